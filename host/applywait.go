@@ -84,8 +84,8 @@ func (q *applyQueue) pass() {
 		g.fail(errRestore(err))
 		return
 	}
-	g.proposals.overtaken(p.ID.Index)
-	g.overtakeRouted(q.machine.(*commandGroup).table)
+	g.proposals.Overtaken(p.ID.Index)
+	g.proposals.OvertakeRouted(q.machine.(*commandGroup).table, q.refusedBefore)
 	q.lost.Store(0)
 	g.snapshots.Publish(p)
 	g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})

@@ -177,15 +177,15 @@ func (s *commandGroup) suppress(e *statemachine.Entry, m session.Mark, v session
 	s.suppressed.Add(1)
 	switch {
 	case v == session.Duplicate && first.Refused:
-		s.group.refuseApplied(e.Index, e.Term, m, s.group.machine.apply.refusedBefore(first.Index))
+		s.group.proposals.RefuseApplied(e.Index, e.Term, m, s.group.machine.apply.refusedBefore(first.Index))
 	case v == session.Duplicate:
-		s.group.answerDuplicate(e.Index, e.Term, m, outcome.Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
+		s.group.proposals.AnswerDuplicate(e.Index, e.Term, m, outcome.Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
 	case v == session.Expired:
-		s.group.expireCall(e.Index, e.Term, m, outcome.ErrSessionExpired)
+		s.group.proposals.ExpireCall(e.Index, e.Term, m, outcome.ErrSessionExpired)
 	case v == session.Forgotten:
-		s.group.refuseCall(e.Index, e.Term, m, errForgotten)
+		s.group.proposals.RefuseCall(e.Index, e.Term, m, errForgotten)
 	default:
-		s.group.refuseCall(e.Index, e.Term, m, errSessionFull)
+		s.group.proposals.RefuseCall(e.Index, e.Term, m, errSessionFull)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (q *applyQueue) refusedBefore(index uint64) error {
 
 // findCallers finds the calls of the commands in the batch for which that was not done yet.
 func (s *commandGroup) findCallers() {
-	s.group.findCallers(s.batch[s.found:])
+	s.group.proposals.FindCallers(s.batch[s.found:])
 	s.found = len(s.batch)
 }
 
@@ -215,9 +215,7 @@ func (s *commandGroup) flush() error {
 		return err
 	}
 	s.last = s.batch[len(s.batch)-1].Index
-	if hasCaller(s.batch) {
-		s.group.appliedBatch()
-	}
+	s.group.proposals.Applied(s.batch)
 	switch {
 	case s.options.KeepResults:
 		for i := range s.batch {

@@ -239,11 +239,10 @@ func (g *Group) answerHalted() (again bool) {
 	defer s.answered.Store(h)
 	why := error(h.err)
 	left := g.inbox.dropProposals()
-	g.proposals.refusals.Add(why, len(left))
-	answerAll(left, why)
+	g.proposals.AnswerAll(left, why)
 	st := g.core.node.BasicStatus()
-	g.proposals.answerByTerm(0, st.Commit, st.CommittedBy, g.core.node.EntryTerm)
-	g.tellEnded(g.proposals.endCalls(why), why)
+	g.proposals.AnswerByTerm(0, st.Commit, st.CommittedBy, g.core.node.EntryTerm)
+	g.proposals.EndCalls(why)
 	g.proposals.spaces.release()
 	return g.machine.apply.unanswered.Load() > 0
 }

@@ -217,10 +217,6 @@ func (g *Group) Metrics() GroupMetrics {
 		Group: g.id, Host: g.self, Status: g.Status(),
 		Founded: g.Founding().Founded, Stopped: g.Err() != nil, DiskFull: g.writes.append.Full.Load(),
 		Campaigns: c.campaigns.Load(), Elected: c.elected.Load(), LeaderChanges: c.leaderChanges.Load(), GivenUp: c.givenUp.Load(), Placed: c.placed.Load(),
-		Calls: CallMetrics{
-			Forwarded: c.forwarded.Load(), Taken: c.taken.Load(), Retried: c.retried.Load(),
-			Expired: c.expired.Load(),
-		},
 		Reads: ReadMetrics(g.reads.queue.Counts()),
 	}
 	m.Leads = m.Role == event.RoleLeader
@@ -229,7 +225,7 @@ func (g *Group) Metrics() GroupMetrics {
 		m.HaltedAt = h.First
 	}
 	m.Divergence = g.divergenceMetrics()
-	r := &g.proposals.refusals
+	r := &g.proposals.Refusals
 	m.Proposals = ProposalMetrics{
 		Batches: c.batches.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Indeterminate: r.Indeterminate.Load(),
 		Refused: Refusals{
@@ -238,8 +234,9 @@ func (g *Group) Metrics() GroupMetrics {
 		},
 	}
 	m.Batches = BatchMetrics(g.proposals.batching.Counts())
-	m.Proposals.Committed, m.Queues.Proposed = g.proposals.counts()
-	m.Proposals.Committed += c.callsCommitted.Load()
+	p := g.proposals.Counts()
+	m.Proposals.Committed, m.Queues.Proposed = p.Committed, p.Bytes
+	m.Calls = CallMetrics{Forwarded: p.Forwarded, Taken: c.taken.Load(), Retried: p.Retried, Expired: p.Expired}
 	m.Calls.Duplicates = m.DuplicatesSuppressed
 	if s, ok := g.machine.apply.machine.(*commandGroup); ok {
 		m.Calls.Sessions, m.Calls.SessionsEvicted = int(s.sessions.Load()), s.evicted.Load()

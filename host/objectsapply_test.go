@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
@@ -60,7 +61,7 @@ func objectMember(t interface{ Fatal(...any) }, m *keepMachine, ids ...object.ID
 	h := &Host{reports: hostReports{events: new(events)}}
 	h.env.env = new(manualEnv).env()
 	h.clock.metronome = newMetronome(h.env.env.Clock.Now, time.Millisecond)
-	g := &Group{member: member{id: 1, self: 1, host: h}, machine: groupMachine{apply: &applyQueue{}}}
+	g := &Group{member: member{id: 1, self: 1, host: h}, proposals: groupProposals{Queue: proposals.NewQueue(proposals.Settings{})}, machine: groupMachine{apply: &applyQueue{}}}
 	s.group, s.table = g, session.New(s.options.Sessions)
 	s.compare()
 	r := membership.Founded([]membership.Member{{ID: 1}, {ID: 2}, {ID: 3}})

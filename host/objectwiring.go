@@ -9,7 +9,6 @@ import (
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
@@ -102,13 +101,13 @@ func (o objectHook) change(e *statemachine.Entry, h session.Header, c object.Com
 		if h.HasMark {
 			s.table.Refuse(h.Mark)
 		}
-		s.group.refuseApplied(e.Index, e.Term, h.Mark, wrong)
+		s.group.proposals.RefuseApplied(e.Index, e.Term, h.Mark, wrong)
 		return false
 	case c.IsOfHost():
 		if h.HasMark {
 			s.table.Keep(nil)
 		}
-		s.group.endCalls(e.Index, e.Term, h.Mark)
+		s.group.proposals.AnswerApplied(e.Index, e.Term, h.Mark)
 		return false
 	}
 	return true
@@ -116,26 +115,6 @@ func (o objectHook) change(e *statemachine.Entry, h session.Header, c object.Com
 
 func (o objectHook) calls(is bool) { o.SetApplying(is) }
 func (o objectHook) applied()      { o.Applied() }
-
-// refuseApplied tells the calls of this host that wait for an entry that it was refused when it was applied.
-// A call that was told its commit is told again.
-func (g *Group) refuseApplied(index, term uint64, m session.Mark, why error) {
-	for _, c := range g.callsOf(index, term, m) {
-		if c != nil && c.w.waits() {
-			c.w.finish()
-			g.tellFailed(c.Owner, fmt.Errorf("%w (entry %d)", why, index))
-		}
-	}
-}
-
-// endCalls ends the calls of this host that wait for an entry that no machine gets.
-func (g *Group) endCalls(index, term uint64, m session.Mark) {
-	for _, c := range g.callsOf(index, term, m) {
-		if c != nil && c.w.finish() {
-			g.tellCommitted(c.Owner, outcome.Receipt{Index: index, Term: term})
-		}
-	}
-}
 
 // advanceObjects is the duty.
 func (g *Group) advanceObjects() (again bool) {

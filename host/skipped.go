@@ -214,7 +214,7 @@ func (s *commandGroup) skip(e *statemachine.Entry) {
 			s.table.Refuse(h.Mark)
 		}
 	}
-	s.group.refuseApplied(e.Index, e.Term, h.Mark, outcome.ErrSkipped)
+	s.group.proposals.RefuseApplied(e.Index, e.Term, h.Mark, outcome.ErrSkipped)
 	if s.sums.Command(e.Data, session.Fresh, s.table.Now()) {
 		s.checkpoint(e.Index, e.Index >= s.held)
 	}

@@ -19,7 +19,7 @@ type applying struct {
 	bytes    uint64 // of the batches: encoded bytes and overhead
 	maxBytes uint64
 	paused   bool
-	reading  bool // storage is reading the next entries; see reading.go
+	reading  bool // storage is reading the next entries; see storageread.go
 }
 
 // applyBatch describes a batch that was handed out.

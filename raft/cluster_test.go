@@ -23,7 +23,7 @@ type testCluster struct {
 	judge *judge
 	order writeOrder // of the parts of a write
 	disk  diskRules  // full_test.go
-	// slow decides which reads take time; nil: none (reading_test.go).
+	// slow decides which reads take time; nil: none (storageread_test.go).
 	slow func(reader uint64) bool
 	// overtaken says that a node has lost its leadership while it was reading for a follower.
 	overtaken bool

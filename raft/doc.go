@@ -87,7 +87,7 @@
 // # Reads of the log may take time
 //
 // Storage.Entries may answer ErrEntriesPending, so that a slow disk does not hold up an input. Then only the
-// follower that needs the entries waits, or the apply worker, until RawNode.EntriesArrived (reading.go).
+// follower that needs the entries waits, or the apply worker, until RawNode.EntriesArrived (storageread.go).
 // Storage.Term must not wait for a disk, and NewRawNode needs its entries at once.
 //
 // # Commit and apply
@@ -104,7 +104,7 @@
 // The API is rawnode.go; every message passes sender.go and gate.go. Elections and roles: term.go,
 // follower.go, candidate.go, leader.go, authority.go, tick.go, forget.go, transfer.go. Replication:
 // replicate.go, commit.go, snapshot.go, membership.go, bootstrap.go. Reads: read.go, lease.go. The log:
-// log.go, unstable.go, entryarray.go, sizes.go, changes.go, reading.go, applying.go. What leaves:
+// log.go, unstable.go, entryarray.go, sizes.go, changes.go, storageread.go, applying.go. What leaves:
 // outbox.go, asyncstorage.go, messagearena.go, ready.go, advance.go. Aside: memorystorage.go, describe.go,
 // statustext.go, logger.go, fifo.go.
 package raft

@@ -284,7 +284,7 @@ func (r *raft) handleHeartbeatReply(from uint64, s standing, context []byte) err
 		r.sendAppend(from, pr, evenIfEmpty)
 	}
 	r.sendTimeoutNow(from, pr)
-	r.noteEcho(from, position)
+	r.recordEcho(from, position)
 	return nil
 }
 

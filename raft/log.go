@@ -117,15 +117,15 @@ func (l *raftLog) term(i uint64) (uint64, error) {
 	}
 	t, err := l.storage.Term(i)
 	if err != nil {
-		l.noteFailure(err)
+		l.recordFailure(err)
 		return 0, err
 	}
 	return t, nil
 }
 
-// noteFailure keeps an error of storage, unless it only says that the entries are compacted, or are being
+// recordFailure keeps an error of storage, unless it only says that the entries are compacted, or are being
 // read.
-func (l *raftLog) noteFailure(err error) {
+func (l *raftLog) recordFailure(err error) {
 	if !errors.Is(err, ErrCompacted) && !pending(err) {
 		l.fail(err)
 	}
@@ -252,7 +252,7 @@ func (l *raftLog) entries(reader, lo, hi, maxBytes uint64) ([]raftpb.Entry, erro
 	cut := min(hi, l.unstable.offset)
 	stored, err := l.stored(reader, lo, cut, maxBytes)
 	if err != nil {
-		l.noteFailure(err)
+		l.recordFailure(err)
 		return nil, err
 	}
 	if cut == hi || uint64(len(stored)) < cut-lo {

@@ -154,7 +154,7 @@ func (r *raft) echoedPosition(from uint64, context []byte) (uint64, error) {
 	return position, nil
 }
 
-func (r *raft) noteEcho(from, position uint64) {
+func (r *raft) recordEcho(from, position uint64) {
 	s := &r.leader.reads
 	if position <= s.echoed[from] {
 		return

@@ -89,7 +89,7 @@ func (w *world) damage(as coverage.Fault, h *machine, rng *rand.Rand) {
 			w.violate("the log of host %d is not damaged: %v", h.id, err)
 		}
 		w.count(Damaged)
-		w.note(fmt.Sprintf("host %d: %v in %s at %d", h.id, as, s.Name, off))
+		w.record(fmt.Sprintf("host %d: %v in %s at %d", h.id, as, s.Name, off))
 	}
 	r, err := wal.RepairLog(context.Background(), wal.RepairOptions{InspectOptions: o, Write: true})
 	if err != nil || r.Refused != "" {

@@ -177,7 +177,7 @@ func (c *batchClients) hear(l *life) {
 	}
 	clear(c.waiting[:n])
 	c.waiting = c.waiting[n:]
-	c.gate.look()
+	c.gate.advance()
 }
 
 // answered runs the client of a write.

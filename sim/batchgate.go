@@ -39,7 +39,7 @@ type openBatch struct {
 
 // write passes a write to the leader, which was to come at a time, or holds it.
 func (g *batchGate) write(from time.Duration) {
-	g.look()
+	g.advance()
 	if g.holds {
 		g.waiting = append(g.waiting, from)
 		return
@@ -47,9 +47,9 @@ func (g *batchGate) write(from time.Duration) {
 	g.pass(from)
 }
 
-// look sees which batches began, are on the disk and are committed, and lets writes pass when the rule
+// advance finds which batches began, are on the disk and are committed, and lets writes pass when the rule
 // allows it.
-func (g *batchGate) look() {
+func (g *batchGate) advance() {
 	if g.rule == nil {
 		return
 	}
@@ -82,7 +82,7 @@ func (g *batchGate) decide(now time.Duration) {
 	}
 	g.holds = !begins
 	if again > 0 {
-		g.w.plan(again-now, "a batch may begin", nil, g.look)
+		g.w.plan(again-now, "a batch may begin", nil, g.advance)
 	}
 	if begins && len(g.waiting) > 0 {
 		g.held++

@@ -285,7 +285,7 @@ func (m callMachine) Apply(batch []statemachine.Command) error {
 		if err := r.meets(c.Index, string(c.Data)); err != nil {
 			return err
 		}
-		r.noteCommand(c.Index, c.Term, c.Time, string(c.Data))
+		r.recordCommand(c.Index, c.Term, c.Time, string(c.Data))
 		c.ResultSum = r.sum
 		if err := r.useObjects(c); err != nil {
 			return err
@@ -302,8 +302,8 @@ func (m callMachine) Apply(batch []statemachine.Command) error {
 	return nil
 }
 
-// noteCommand checks and records that the replica applies a command.
-func (r *replica) noteCommand(index, term uint64, now time.Duration, command string) {
+// recordCommand checks and records that the replica applies a command.
+func (r *replica) recordCommand(index, term uint64, now time.Duration, command string) {
 	w := r.life.w
 	if index <= r.watch.applied {
 		w.breaks(property.StateMachineSafety, "%s applies entry %d after entry %d", r.name, index, r.watch.applied)
@@ -313,7 +313,7 @@ func (r *replica) noteCommand(index, term uint64, now time.Duration, command str
 	}
 	r.watch.applied, r.watch.time = index, now
 	r.observeApplied(index, term, command)
-	r.noteState(command)
+	r.addToState(command)
 	r.ghost.apply(w, r.name, statemachine.Entry{Index: index, Term: term, Data: []byte(command)})
 }
 

@@ -91,7 +91,7 @@ func (w *world) checkReplica(r *replica) {
 	w.checkDurableCursor(r, s)
 	w.checkElectionSafety(r, s)
 	w.checkLog(r, s)
-	w.noteSkips(r, s.Committed)
+	w.recordSkips(r, s.Committed)
 	w.checkCompaction(r, s)
 	w.clients.poll(r)
 	r.countSuppressed(s)

@@ -36,7 +36,7 @@ type churn struct {
 	rng     *rand.Rand
 	pace    time.Duration
 	running []*plan
-	tokens  []*joining        // joining.go
+	tokens  []*joining        // join.go
 	named   map[memberOf]bool // hosts that a plan of an operator may have added
 	keyed   bool              // keys.go
 	strangers
@@ -118,7 +118,7 @@ func (c *churn) poll() {
 		default:
 			c.w.breaks(property.OneConfiguration, "%s: %s ends with an error of unknown kind: %v", p.replica.name, p.what, err)
 		}
-		c.w.note(fmt.Sprintf("%s: %s has ended: %v", p.replica.name, p.what, err))
+		c.w.record(fmt.Sprintf("%s: %s has ended: %v", p.replica.name, p.what, err))
 		return true
 	})
 	c.pollTokens()
@@ -209,7 +209,7 @@ func (c *churn) act() {
 		c.wipe()
 	case c.wiped != nil: // a voter less would leave no quorum, as a second lost directory would
 	case m.Plan != "" && c.rng.IntN(12) == 0:
-		c.w.note(fmt.Sprintf("%s cancels %s", r.name, m.Plan))
+		c.w.record(fmt.Sprintf("%s cancels %s", r.name, m.Plan))
 		_ = r.group.CancelPlan(ended)
 	default:
 		c.start(r, c.draw(r, m)...)
@@ -276,13 +276,13 @@ func (c *churn) start(r *replica, changes ...host.MemberChange) {
 		if !errors.Is(err, outcome.ErrMembersUnchanged) && !errors.Is(err, outcome.ErrNotFounded) {
 			c.w.breaks(property.OneConfiguration, "%s refuses a plan: %v", r.name, err)
 		}
-		c.w.note(fmt.Sprintf("%s: %v", r.name, err))
+		c.w.record(fmt.Sprintf("%s: %v", r.name, err))
 		return
 	}
 	if !c.w.injects(nameOf(p, r.group.Members()), r.life.host) {
 		return
 	}
-	c.w.note(fmt.Sprintf("%s: %v", r.name, p))
+	c.w.record(fmt.Sprintf("%s: %v", r.name, p))
 	for _, s := range p.Stages {
 		for _, id := range slices.Concat(s.Voters, s.Learners) {
 			if !slices.ContainsFunc(r.group.Members().All, func(i host.MemberInfo) bool { return i.ID == id }) {
@@ -309,12 +309,12 @@ func (c *churn) wipeOne(h *machine) bool {
 	if !c.w.injects(coverage.LostDisk, h) {
 		return true
 	}
-	c.w.note(fmt.Sprintf("%s is wiped", h.alive.name))
+	c.w.record(fmt.Sprintf("%s is wiped", h.alive.name))
 	c.w.count(Wipes)
 	all := c.w.leading(1).group.Members().All
 	h.lost = all[slices.IndexFunc(all, func(i host.MemberInfo) bool { return i.ID == h.id })].Incarnation
 	h.crash(crashfs.LoseAll)
-	h.disk = crashfs.New()
+	h.disk = newDisk(h.id)
 	h.disk.SetHook(h.onOperation)
 	h.isFull, h.joins, h.reached, h.memory = false, true, map[uint64]uint64{}, memory{}
 	h.renew()

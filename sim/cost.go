@@ -90,15 +90,15 @@ func measureCost(seed uint64, clients, rounds int, heartbeat time.Duration) (c C
 	return c, err
 }
 
-// noteDuty counts a call of a duty.
-func (w *world) noteDuty(string) {
+// countDuty counts a call of a duty.
+func (w *world) countDuty(string) {
 	if w.counting != nil {
 		w.counting.duties++
 	}
 }
 
-// noteRun counts a wake of a worker, unless the worker goes on by itself.
-func (w *world) noteRun(t *task) {
+// countWake counts a wake of a worker, unless the worker goes on by itself.
+func (w *world) countWake(t *task) {
 	if w.counting == nil || t.goesOn {
 		return
 	}

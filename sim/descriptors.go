@@ -50,7 +50,7 @@ func (h *machine) runShort(rng *rand.Rand) {
 	if h.alive != nil {
 		h.alive.sawShort = true
 	}
-	h.w.note(fmt.Sprintf("host %d: %v until %v, for one of %d opens", h.id, h.shortage.err, h.shortage.until, h.shortage.every))
+	h.w.record(fmt.Sprintf("host %d: %v until %v, for one of %d opens", h.id, h.shortage.err, h.shortage.until, h.shortage.every))
 }
 
 // strikeShort lets a machine run out of descriptors at a moment in which its host is about to open much: it

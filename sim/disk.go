@@ -131,12 +131,12 @@ func (h *machine) fill(rng func(n int) int) {
 	if h.alive != nil {
 		h.alive.sawFull = true
 	}
-	h.w.note(fmt.Sprintf("disk of host %d is full", h.id))
+	h.w.record(fmt.Sprintf("disk of host %d is full", h.id))
 }
 
 // mend repairs the disk and gives it space.
 func (h *machine) mend() {
 	h.trouble, h.shortage, h.isFull = trouble{}, shortage{}, false
 	h.disk.SetCapacity(0)
-	h.w.note(fmt.Sprintf("disk of host %d is good", h.id))
+	h.w.record(fmt.Sprintf("disk of host %d is good", h.id))
 }

@@ -171,8 +171,8 @@ func (s *diverging) upgrades() bool {
 // stops reports whether the member that is wrong must stop.
 func (s *diverging) stops() bool { return s.kind == OneIsStopped || s.kind == OtherOptions }
 
-// noteDiverged takes a report.
-func (s *diverging) noteDiverged(d event.Diverged) {
+// recordDiverged adds a report.
+func (s *diverging) recordDiverged(d event.Diverged) {
 	if len(s.report.Reported) == 0 {
 		s.report.After = s.w.now - s.began
 	}

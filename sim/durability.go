@@ -102,7 +102,7 @@ func (h *machine) ended(l *life, loss crashfs.Loss) {
 func (h *machine) leaveForGood(l *life) {
 	h.gone = true
 	h.w.count(LostHosts)
-	h.w.note(l.name + " is lost for good")
+	h.w.record(l.name + " is lost for good")
 }
 
 // lossToSurvive returns the worst crash that an acknowledged command must survive, and on which hosts it may

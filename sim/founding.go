@@ -100,9 +100,9 @@ func (w *world) wipeAFounder(report *FoundingReport) {
 
 // wipe gives a machine that is down an empty disk.
 func (h *machine) wipe() {
-	h.disk, h.wiped = crashfs.New(), true
+	h.disk, h.wiped = newDisk(h.id), true
 	h.disk.SetHook(h.onOperation)
-	h.w.note("the disk of a host is wiped")
+	h.w.record("the disk of a host is wiped")
 }
 
 // forgetPeers deletes what a machine that is down has recorded of other hosts.

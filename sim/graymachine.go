@@ -69,7 +69,7 @@ func (h *hangs) await(c *machineCall) (more bool) {
 	case d := <-c.hung:
 		h.calls = append(h.calls, c)
 		h.w.count(MachineStalls)
-		h.w.note(fmt.Sprintf("%s: its state machine hangs", c.task.name))
+		h.w.record(fmt.Sprintf("%s: its state machine hangs", c.task.name))
 		if d < forever {
 			h.w.plan(d, c.task.name+": its state machine goes on", nil, func() { h.goOn(c) })
 		}

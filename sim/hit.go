@@ -198,7 +198,7 @@ func hitJump(w *world, h *machine, rng *rand.Rand) bool {
 	if w.injects(coverage.ClockJump, h) {
 		w.count(ClockJumps)
 		h.clock.read += by
-		w.note(fmt.Sprintf("the clock of host %d jumps by %v", h.id, by))
+		w.record(fmt.Sprintf("the clock of host %d jumps by %v", h.id, by))
 	}
 	return true
 }

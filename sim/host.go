@@ -40,7 +40,7 @@ type machine struct {
 	cluster uint64                // that it joins (rescue.go); 0: the one of the run
 	ghosts  []*ghost              // of another cluster than the run's (rescue.go); nil: it is of that
 	lost    transport.Incarnation // the directory that was wiped
-	tokens  []string              // with which it starts, to join (joining.go)
+	tokens  []string              // with which it starts, to join (join.go)
 	key     hostKey               // keys.go
 	addr    string                // moves.go
 	reached map[uint64]uint64     // the highest index applied in any life, by group
@@ -89,8 +89,15 @@ type life struct {
 	moments                    // phases.go
 }
 
+// newDisk returns an empty disk. That of every second host can write zeros by itself (vfs.WriteZeroes).
+func newDisk(id uint64) *crashfs.FS {
+	disk := crashfs.New()
+	disk.SetWriteZeroes(id%2 == 0)
+	return disk
+}
+
 func newMachine(w *world, id uint64) *machine {
-	h := &machine{w: w, id: id, addr: firstAddr(id), disk: crashfs.New(), clock: hardwareClock{drift: 1}, reached: map[uint64]uint64{}}
+	h := &machine{w: w, id: id, addr: firstAddr(id), disk: newDisk(id), clock: hardwareClock{drift: 1}, reached: map[uint64]uint64{}}
 	h.disk.SetHook(h.onOperation)
 	return h
 }
@@ -155,7 +162,7 @@ func (h *machine) start() {
 		l.dead, h.alive = true, nil
 		h.promised = false // the log may have been closed in good order
 		h.w.count(FailedStarts)
-		h.w.note(fmt.Sprintf("%s does not start: %v", l.name, err))
+		h.w.record(fmt.Sprintf("%s does not start: %v", l.name, err))
 		h.w.nemesis.restart(h)
 		return
 	case err != nil:
@@ -172,7 +179,7 @@ func (h *machine) start() {
 		h.remembers()
 	}
 	h.promised = h.w.mode.Unsafe()
-	h.w.note(l.name + " is up")
+	h.w.record(l.name + " is up")
 	h.strikeShort()
 }
 
@@ -203,7 +210,7 @@ func (h *machine) crash(loss crashfs.Loss) {
 	} else {
 		h.w.count(PowerCuts)
 	}
-	h.w.note(fmt.Sprintf("%s crashes, losing %v", l.name, loss))
+	h.w.record(fmt.Sprintf("%s crashes, losing %v", l.name, loss))
 	l.checkFlight()
 	l.dead, h.alive = true, nil
 	h.power.after = 0
@@ -226,7 +233,7 @@ func (h *machine) close() {
 	if l.dead { // the power failed meanwhile
 		return
 	}
-	h.w.note(fmt.Sprintf("%s is closed: %v", l.name, err))
+	h.w.record(fmt.Sprintf("%s is closed: %v", l.name, err))
 	if err != nil && !l.excused(err) {
 		h.w.breaks(property.Failures, "%s does not close: %v", l.name, err)
 	}
@@ -291,7 +298,7 @@ func (l *life) event(e event.Event) {
 		if l.w.diverging == nil {
 			l.w.breaks(property.Failures, "%s reports what is not true: %v", l.name, e)
 		}
-		l.w.diverging.noteDiverged(e)
+		l.w.diverging.recordDiverged(e)
 	case event.SnapshotTaken:
 		l.w.count(SnapshotsTaken)
 		l.capturing = max(l.capturing-1, 0)
@@ -325,7 +332,7 @@ func (l *life) event(e event.Event) {
 		l.w.count(HandOvers)
 		if e.Placement {
 			l.w.count(Placements)
-			l.w.placing.noteMove(l, e)
+			l.w.placing.checkMove(l, e)
 		}
 	case event.RefusedForgotten:
 		l.w.count(Forgettings)

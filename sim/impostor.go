@@ -18,7 +18,7 @@ import (
 //   - a wiped host comes back under its id with an empty directory, while the real one is down;
 //   - two hosts are given one id;
 //   - addresses are swapped: a host of another cluster has the same id and is dialed instead of the real one;
-//   - a directory is restored from a copy that was made before the host's present life (restored.go).
+//   - a directory is restored from a copy that was made before the host's present life (restorecopy.go).
 //
 // Every host must refuse an impostor, nothing of it may be delivered, and it must neither lead nor apply. The
 // other hosts continue.
@@ -116,7 +116,7 @@ func (m *impostors) openOn(id uint64, c host.Config, disk *crashfs.FS, machine f
 	if err := l.open(c, machine); err != nil {
 		m.w.breaks(property.Strangers, "%s does not start: %v", l.name, err)
 	}
-	m.w.note(l.name + " is up")
+	m.w.record(l.name + " is up")
 	return l
 }
 

@@ -35,7 +35,7 @@ func (c *churn) rekey() {
 	h.key.wanted++
 	if l := h.alive; l == nil || l.process == nil {
 		h.key.presented = h.key.wanted // the host does not know the one before any more
-		c.w.note(fmt.Sprintf("host %d will come with key %d", h.id, h.key.wanted))
+		c.w.record(fmt.Sprintf("host %d will come with key %d", h.id, h.key.wanted))
 		c.w.count(Rekeys)
 		return
 	}
@@ -63,7 +63,7 @@ func (c *churn) present(h *machine) {
 			return
 		}
 		h.key.presented = h.key.wanted
-		c.w.note(fmt.Sprintf("%s comes with key %d", l.name, h.key.presented))
+		c.w.record(fmt.Sprintf("%s comes with key %d", l.name, h.key.presented))
 		c.w.count(Rekeys)
 		for p := range c.w.net.met { // all of them, so the order does not matter
 			if p.from == l || p.to == l {

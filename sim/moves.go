@@ -54,7 +54,7 @@ func (c *churn) move() {
 	for _, h := range moving {
 		c.moves++
 		h.addr = fmt.Sprintf("host-%d:%d", h.id, 7000+c.moves)
-		c.w.note(fmt.Sprintf("host %d moves to %s", h.id, h.addr))
+		c.w.record(fmt.Sprintf("host %d moves to %s", h.id, h.addr))
 		c.w.count(Moves)
 		if h.alive != nil && h.alive.process != nil {
 			h.crash(crashfs.LoseNothing)

@@ -229,7 +229,7 @@ func (n *nemesis) cutFor(links []link, lasts time.Duration) {
 	if n.hunter {
 		clear(n.w.net.cut)
 	}
-	n.w.note(fmt.Sprintf("cut %v", links))
+	n.w.record(fmt.Sprintf("cut %v", links))
 	for _, lk := range links {
 		n.w.net.cut[lk] = true
 	}
@@ -260,7 +260,7 @@ func (n *nemesis) stall(as coverage.Fault, h *machine, by time.Duration) {
 		n.w.count(DiskHangs)
 	}
 	h.stallUntil = n.w.now + by
-	n.w.note(fmt.Sprintf("disk of host %d stalls until %v", h.id, h.stallUntil))
+	n.w.record(fmt.Sprintf("disk of host %d stalls until %v", h.id, h.stallUntil))
 }
 
 // stallReads makes the readers of a host hang: only followers that lag, and state machines that start again,
@@ -269,14 +269,14 @@ func (n *nemesis) stallReads() {
 	h := n.anyHost()
 	n.w.count(ReadStalls)
 	h.readsUntil = n.w.now + between(n.rng, 0, 20*n.w.config.ElectionTimeout)
-	n.w.note(fmt.Sprintf("reads of host %d hang until %v", h.id, h.readsUntil))
+	n.w.record(fmt.Sprintf("reads of host %d hang until %v", h.id, h.readsUntil))
 }
 
 func (n *nemesis) stallMachine() {
 	h := n.anyHost()
 	n.w.count(MachineStalls)
 	h.machineUntil = n.w.now + between(n.rng, 0, 20*n.w.config.ElectionTimeout)
-	n.w.note(fmt.Sprintf("state machine of host %d stalls until %v", h.id, h.machineUntil))
+	n.w.record(fmt.Sprintf("state machine of host %d stalls until %v", h.id, h.machineUntil))
 }
 
 func (n *nemesis) driftClocks() {
@@ -372,7 +372,7 @@ func (n *nemesis) failDisk() {
 	h.trouble.failing, h.trouble.failAfter, h.trouble.once = kinds, n.rng.IntN(20), n.rng.IntN(2) == 0
 	h.mayForget = h.mayForget || n.w.mode.Unsafe()
 	h.mayLeave = h.mayLeave || slices.Contains(kinds, crashfs.OpSyncDir)
-	n.w.note(fmt.Sprintf("disk of host %d will fail: %v", h.id, kinds))
+	n.w.record(fmt.Sprintf("disk of host %d will fail: %v", h.id, kinds))
 	n.mendLater(h)
 }
 
@@ -414,7 +414,7 @@ func (n *nemesis) closeOne() {
 
 // stopFaults ends every fault and brings every host up.
 func (w *world) stopFaults() {
-	w.note("faults stop")
+	w.record("faults stop")
 	w.nemesis.stopped = true
 	w.mend()
 	w.clients.finish()

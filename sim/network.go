@@ -34,7 +34,7 @@ type network struct {
 	knows    map[link]bool                   // link.to has durably recorded the directory of link.from
 	taken    map[uint64]*life                // impostors at the address of a host (impostor.go)
 
-	queue   int          // bounds what waits on a link, in bytes of messages (lowered.go); 0: there is no bound
+	queue   int          // bounds what waits on a link, in bytes of messages (memorylimit.go); 0: there is no bound
 	waiting map[link]int // if there is one
 
 	impostors, refusals int // so far
@@ -67,7 +67,7 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 		return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
 	}
 	batch = l.w.net.withoutSwallowed(l, batch)
-	fitting := l.w.net.takeFitting(l, to, batch)
+	fitting := l.w.net.keepFitting(l, to, batch)
 	if len(fitting) == 0 && len(batch) > 0 {
 		return false
 	}
@@ -117,7 +117,7 @@ func (l *life) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	case what&8 != 0 && body[len(body)-1] != 0:
 		l.w.count(Exceptions)
 	}
-	l.noteRecord(body[0])
+	l.observeRecord(body[0])
 	body = l.w.net.lie(l, body)
 	return l.w.net.carry(l, to, kind.Class(), transport.AppendFrames(nil, kind, body))
 }
@@ -216,7 +216,7 @@ func (n *network) introduce(from, to *life) bool {
 	if err != nil {
 		n.refusals++
 		n.refusing[p] = true
-		n.w.note(fmt.Sprintf("%s and %s refuse each other: %v", from.name, to.name, err))
+		n.w.record(fmt.Sprintf("%s and %s refuse each other: %v", from.name, to.name, err))
 		if refusedByTo {
 			transport.TellRefusal(from.receiver, to.host.id, err)
 		}

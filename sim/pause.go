@@ -37,7 +37,7 @@ func (n *nemesis) pauseFor(h *machine, by time.Duration) {
 	}
 	n.w.count(Pauses)
 	h.pausedUntil = n.w.now + by
-	n.w.note(fmt.Sprintf("host %d is paused until %v", h.id, h.pausedUntil))
+	n.w.record(fmt.Sprintf("host %d is paused until %v", h.id, h.pausedUntil))
 }
 
 // paused delays an event of a paused process until the pause ends, behind the events that wait already.

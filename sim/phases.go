@@ -118,8 +118,8 @@ func (l *life) phases() (s coverage.Set) {
 	return s
 }
 
-// noteRecord notes what a life tells another one about snapshots (host/snapshotcodec.go).
-func (l *life) noteRecord(kind byte) {
+// observeRecord notes what a life tells another one about snapshots (host/internal/bulk/record.go).
+func (l *life) observeRecord(kind byte) {
 	switch kind {
 	case 48, 50: // an offer, a block
 		l.offers = l.w.now

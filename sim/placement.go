@@ -364,9 +364,9 @@ func (p *placing) sample() {
 	p.w.plan(p.w.config.HeartbeatInterval, "the ends of logs are noted", nil, p.sample)
 }
 
-// noteMove checks a hand-over for placement: the group has not moved too often within an hour, and the target
-// holds what the leader's log had three heartbeat intervals ago.
-func (p *placing) noteMove(l *life, e event.LeadershipGivenUp) {
+// checkMove checks a hand-over for placement: the group has not moved too often within an hour, and the
+// target holds what the leader's log had three heartbeat intervals ago.
+func (p *placing) checkMove(l *life, e event.LeadershipGivenUp) {
 	w := p.w
 	p.moves = append(p.moves, placedMove{w.now, e.Group, e.To})
 	if !w.scenario {

@@ -129,7 +129,7 @@ func (s *diverging) checkPoison() {
 	}
 	s.silent = true
 	if !s.w.runUntil(s.w.now+2*healTime, working) {
-		s.w.eachReplica(func(r *replica) { s.w.note(r.name + ": " + r.group.Explain().String()) })
+		s.w.eachReplica(func(r *replica) { s.w.record(r.name + ": " + r.group.Explain().String()) })
 		if c := s.untold(); c != nil {
 			s.w.violate("a caller on %s is not told the outcome of a command", c.replica.name)
 		}

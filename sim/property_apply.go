@@ -30,7 +30,7 @@ func (m stateMachine) Apply(entries []statemachine.Entry) error {
 		}
 		r.watch.applied = e.Index
 		r.observeApplied(e.Index, e.Term, string(e.Data))
-		r.noteState(string(e.Data))
+		r.addToState(string(e.Data))
 		r.ghost.apply(w, r.name, e)
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 // have another log already.
 func (w *world) checkPromise(l *life, group uint64, m *raftpb.Message) {
 	promises := !m.Reject && (m.Type == raftpb.MsgAppResp || m.Type == raftpb.MsgVoteResp)
-	if !promises || l.process == nil || w.mode.Kind == wal.KindMemory || !w.looksTwice(l) || !l.isInTerm(group, m.Term) {
+	if !promises || l.process == nil || w.mode.Kind == wal.KindMemory || !w.inspectsImage(l) || !l.isInTerm(group, m.Term) {
 		return
 	}
 	loss, _ := w.lossToSurvive()
@@ -43,7 +43,7 @@ func (w *world) checkPromise(l *life, group uint64, m *raftpb.Message) {
 // checkDurableCursor: entries that a host counts as durable, including its own entries in a leader's quorum,
 // are on its disk.
 func (w *world) checkDurableCursor(r *replica, s diagnosis.Status) {
-	if s.Durable <= r.watch.status.Durable || w.mode.Kind == wal.KindMemory || !w.looksTwice(r.life) {
+	if s.Durable <= r.watch.status.Durable || w.mode.Kind == wal.KindMemory || !w.inspectsImage(r.life) {
 		return
 	}
 	loss, _ := w.lossToSurvive()
@@ -54,9 +54,9 @@ func (w *world) checkDurableCursor(r *replica, s diagnosis.Status) {
 	}
 }
 
-// looksTwice draws whether to inspect a disk as a crash would leave it, which costs more than most events.
+// inspectsImage draws whether to inspect a disk as a crash would leave it, which costs more than most events.
 // After a full disk has refused something it is inspected more often.
-func (w *world) looksTwice(l *life) bool {
+func (w *world) inspectsImage(l *life) bool {
 	if l.sawFull {
 		return w.checks.IntN(3) == 0
 	}

@@ -286,7 +286,7 @@ func (c clock) readClock() time.Duration {
 		w.count(Pauses)
 		until := w.now + stop
 		h.pausedUntil = max(h.pausedUntil, until)
-		w.note(fmt.Sprintf("host %d is stopped in the middle of a read until %v", h.id, until))
+		w.record(fmt.Sprintf("host %d is stopped in the middle of a read until %v", h.id, until))
 		w.reads.stopped = true
 		w.pass(stop - 1) // none of its own events is due before it goes on
 		w.reads.stopped = false

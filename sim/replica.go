@@ -34,7 +34,7 @@ type replica struct {
 	restored  uint64
 	seen      int // how many of the first acknowledged commands are among them
 	closing   bool
-	blind     bool   // its program cannot decode some poison commands (poisoned.go)
+	blind     bool   // its program cannot decode some poison commands (poisonskip.go)
 	suspect   bool   // its machine has halted, and its state is that of a half-done batch
 	condemned bool   // it was halted for good
 	recovers  uint64 // what hosts had applied when it was opened
@@ -94,7 +94,7 @@ func (n *nemesis) closeGroup() {
 		return
 	}
 	n.w.count(GroupCloses)
-	n.w.note(r.name + " is closed")
+	n.w.record(r.name + " is closed")
 	r.closing = true
 	n.reopen(r)
 }
@@ -133,7 +133,7 @@ func (n *nemesis) reopen(r *replica) {
 		w.nemesis.replace(l)
 		return
 	}
-	w.note(fresh.name + " is open again")
+	w.record(fresh.name + " is open again")
 }
 
 // leads reports whether the replica says that it leads.

@@ -163,7 +163,7 @@ func (s *rescueStory) rescue(of []*machine) (*machine, *rescue.Report) {
 			s.w.violate("the survivors cannot be rescued: %v, %+v", err, done)
 		}
 		at := slices.IndexFunc(dirs, func(dir string) bool { return dir == done.Dir })
-		s.w.note(fmt.Sprintf("host %d is rescued: %+v", of[at].id, *done))
+		s.w.record(fmt.Sprintf("host %d is rescued: %+v", of[at].id, *done))
 		return of[at], done
 	}
 }
@@ -330,7 +330,7 @@ func (s *rescueStory) joinOthers() {
 		if h.alive != nil {
 			h.crash(crashfs.LoseAll)
 		}
-		h.disk = crashfs.New()
+		h.disk = newDisk(h.id)
 		h.disk.SetHook(h.onOperation)
 		h.joins, h.cluster, h.ghosts, h.reached, h.memory = true, s.cluster, nil, map[uint64]uint64{}, memory{}
 		h.start()

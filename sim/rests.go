@@ -38,7 +38,7 @@ func (w *world) restFaults() {
 	w.pass(max(0, net.burst-w.now)) // its end restores what the network was
 	rates := [4]float64{net.drop, net.duplicate, net.corrupt, float64(net.slowest)}
 	n.resting = true
-	w.note("faults rest")
+	w.record("faults rest")
 	w.mend()
 	before := w.well.looks
 	most, enough := healTime, w.config.MemoryBytes >= enoughMemory
@@ -50,7 +50,7 @@ func (w *world) restFaults() {
 	}
 	n.resting = false
 	net.drop, net.duplicate, net.corrupt, net.slowest = rates[0], rates[1], rates[2], time.Duration(rates[3])
-	w.note("faults continue")
+	w.record("faults continue")
 }
 
 // isQuiet reports whether nothing new goes wrong now.

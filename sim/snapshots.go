@@ -27,7 +27,7 @@ import (
 //	promise                                              checked by
 //	what the log lacks is in a snapshot on the disk      world.checkCompaction
 //	a restored machine has the state of its index        replica.restore
-//	log time and sessions go on                          replica.noteCommand, ghost.apply
+//	log time and sessions go on                          replica.recordCommand, ghost.apply
 //	a snapshot is of what would survive a crash          world.checkCompaction
 
 // drawSnapshots draws when the groups of a run take snapshots.
@@ -107,7 +107,7 @@ func (r *replica) restore(from io.Reader) error {
 	in := strings.Split(poison, ",")
 	for _, c := range r.ghost.applied[:index] {
 		if c.command != "" && (!isPoison(c.command) || slices.Contains(in, c.command)) {
-			r.noteState(c.command)
+			r.addToState(c.command)
 		}
 	}
 	if uint64(len(r.state)) != count || r.sum != sum {
@@ -123,8 +123,8 @@ func (r *replica) restore(from io.Reader) error {
 	return nil
 }
 
-// noteState adds a command to the state.
-func (r *replica) noteState(command string) {
+// addToState adds a command to the state.
+func (r *replica) addToState(command string) {
 	if !r.state[command] {
 		r.state[command] = true
 		r.sum += hashOf([]byte(command))

@@ -89,8 +89,8 @@ func (w *world) mayHit(f coverage.Fault) bool {
 	return true
 }
 
-// look is called after each event.
-func (s *strikes) look(w *world) {
+// step is called after each event.
+func (s *strikes) step(w *world) {
 	if len(s.waiting) == 0 || w.now < s.next || s.busy || w.nemesis.isQuiet() {
 		return
 	}

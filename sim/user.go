@@ -250,7 +250,7 @@ func (m *watchedMachine[C, R]) Apply(batch []millrace.Command[numbered[C]], resu
 	m.batch = m.batch[:0]
 	for i := range batch {
 		c := &batch[i]
-		r.noteCommand(c.Index, c.Term, c.Time, c.Value.text)
+		r.recordCommand(c.Index, c.Term, c.Time, c.Value.text)
 		m.batch = append(m.batch, millrace.Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Value: c.Value.value})
 	}
 	if err := m.user.Apply(m.batch, results); err != nil {

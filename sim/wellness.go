@@ -48,8 +48,8 @@ func (n *wellness) ill() { n.since = n.w.now }
 // isLong reports whether it has been well for long enough.
 func (n *wellness) isLong() bool { return n.w.now-n.since >= wellTimeouts*n.w.config.ElectionTimeout }
 
-// look is called after each event.
-func (n *wellness) look() {
+// check is called after each event.
+func (n *wellness) check() {
 	w := n.w
 	if w.now < n.next {
 		return

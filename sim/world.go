@@ -60,8 +60,8 @@ type world struct {
 	user         user             // user.go; nil: the clients are the simulator's
 	churn        *churn           // churn.go; nil: the members stay
 	impostors    *impostors       // impostor.go
-	poisons      *poisons         // poisoned.go; nil: machines can apply all commands
-	restoring    *restoring       // restored.go; nil: no directory is copied
+	poisons      *poisons         // poisonskip.go; nil: machines can apply all commands
+	restoring    *restoring       // restorecopy.go; nil: no directory is copied
 	placing      *placing         // placement.go; nil: no host has a zone, and no group a Placement
 	well         wellness         // wellness.go
 	violation    *Violation       // the first
@@ -230,15 +230,15 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 			}
 			continue
 		}
-		w.note(e.what)
+		w.record(e.what)
 		e.do()
 		w.events++
 		w.endBroken()
 		if w.counting == nil { // its runs have more commands than these checks are for
 			w.check(e.who)
-			w.well.look()
+			w.well.check()
 		}
-		w.strikes.look(w)
+		w.strikes.step(w)
 		if done() {
 			return true
 		}
@@ -253,8 +253,8 @@ const maxAtOnce = 1_000_000
 // pass runs the world for a while.
 func (w *world) pass(d time.Duration) { w.runUntil(w.now+d, func() bool { return false }) }
 
-// note adds an event to the digest and the trace.
-func (w *world) note(what string) {
+// record adds an event to the digest and the trace.
+func (w *world) record(what string) {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %d %s", w.digest, w.now, what)
 	w.digest = h.Sum64()
@@ -295,7 +295,7 @@ func (l *life) env() env.Env {
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], l.rng.Uint64())
 	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed), Parallelism: l.w.parallelism,
-		Duties: env.Duties{Every: l.w.options.EveryDuty, Called: l.w.noteDuty}}
+		Duties: env.Duties{Every: l.w.options.EveryDuty, Called: l.w.countDuty}}
 }
 
 // hardwareClock is a host's own clock: it may run fast or slow, and never goes back.
@@ -425,7 +425,7 @@ func (t *task) run() {
 		return
 	}
 	t.life.w.runs++
-	t.life.w.noteRun(t)
+	t.life.w.countWake(t)
 	if t.goesOn = t.callWorker(); t.goesOn {
 		t.Wake()
 	}

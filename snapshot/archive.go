@@ -76,7 +76,7 @@ func (r *Reader) WriteArchive(ctx context.Context, w io.Writer) (n int64, err er
 func (r *Reader) writePart(ctx context.Context, out *summedWriter, i int) (err error) {
 	f, err := openPart(r.store.fs, r.dir, r.manifest, i)
 	if err != nil {
-		r.store.noteDamage(err)
+		r.store.delistDamaged(err)
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
@@ -89,7 +89,7 @@ func (r *Reader) writePart(ctx context.Context, out *summedWriter, i int) (err e
 		piece := buf[:p.blockBytes(b)]
 		if err := readBlock(f, p, b, piece); err != nil {
 			err = damaged(r.manifest, filepath.Join(r.dir, partFile(i)), b, err)
-			r.store.noteDamage(err)
+			r.store.delistDamaged(err)
 			return err
 		}
 		if err := out.write(piece); err != nil {

@@ -53,7 +53,7 @@ func Find(ctx context.Context, fsys vfs.FS, dir string) ([]Found, error) {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			f, err := look(fsys, filepath.Join(s.dir, id.String()), id)
+			f, err := examine(fsys, filepath.Join(s.dir, id.String()), id)
 			if err != nil {
 				return nil, err
 			}
@@ -122,8 +122,8 @@ func idsIn(names []string) (ids []ID) {
 	return ids
 }
 
-// look sorts one directory in, as Store.load does.
-func look(fsys vfs.FS, dir string, id ID) (Found, error) {
+// examine sorts one directory in, as Store.load does.
+func examine(fsys vfs.FS, dir string, id ID) (Found, error) {
 	f := Found{Dir: dir, ID: id, fsys: fsys, State: Unfinished}
 	names, err := fsys.ReadDir(dir)
 	if err != nil {

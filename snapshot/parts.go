@@ -108,7 +108,7 @@ func (w *Writer) linkPart(kind Kind, name string, from *Store, m *Manifest, i in
 		err = errors.Join(rejectLength(from, m, i), err)
 	}
 	if err != nil {
-		from.noteDamage(err)
+		from.delistDamaged(err)
 		return w.fail(fmt.Errorf("link %s as %v: %w", file, label{kind, name}, err))
 	}
 	return w.add(p)

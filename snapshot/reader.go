@@ -54,7 +54,7 @@ func (r *Reader) AppendBlocks(dst []byte, part int, block int64, maxBytes int) (
 	p := &r.manifest.Parts[part]
 	f, err := openPart(r.store.fs, r.dir, r.manifest, part)
 	if err != nil {
-		r.store.noteDamage(err)
+		r.store.delistDamaged(err)
 		return dst, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
@@ -65,7 +65,7 @@ func (r *Reader) AppendBlocks(dst []byte, part int, block int64, maxBytes int) (
 		piece := raw[int64(len(dst))+i*BlockBytes:]
 		if err := readBlock(f, p, block+i, piece[:p.blockBytes(block+i)]); err != nil {
 			err = damaged(r.manifest, filepath.Join(r.dir, partFile(part)), block+i, err)
-			r.store.noteDamage(err)
+			r.store.delistDamaged(err)
 			return dst, err
 		}
 	}
@@ -130,7 +130,7 @@ func (s *streamReader) fill() error {
 	if s.file == nil {
 		f, err := openPart(s.reader.store.fs, dir, m, s.part)
 		if err != nil {
-			s.reader.store.noteDamage(err)
+			s.reader.store.delistDamaged(err)
 			return err
 		}
 		s.file, s.block = f, 0
@@ -146,7 +146,7 @@ func (s *streamReader) fill() error {
 	piece := s.buf[:p.blockBytes(s.block)]
 	if err := readBlock(s.file, p, s.block, piece); err != nil {
 		err = damaged(m, filepath.Join(dir, partFile(s.part)), s.block, err)
-		s.reader.store.noteDamage(err)
+		s.reader.store.delistDamaged(err)
 		return err
 	}
 	s.block++

@@ -41,7 +41,7 @@ func (r *Receiver) begin(ctx context.Context, further []Source) error {
 	s.unfinished[r.id] = r.m
 	delete(s.leftover, r.id)
 	s.mu.Unlock()
-	if err := r.takeOver(further); err != nil {
+	if err := r.linkParts(further); err != nil {
 		return err
 	}
 	if err := r.scan(ctx); err != nil {
@@ -85,8 +85,8 @@ type contentSum struct {
 
 func (p *Part) contentSum() contentSum { return contentSum{p.Bytes, p.SHA256} }
 
-// takeOver links the parts that other snapshots have. scan checks their content.
-func (r *Receiver) takeOver(further []Source) error {
+// linkParts links the parts that other snapshots have. scan checks their content.
+func (r *Receiver) linkParts(further []Source) error {
 	files := r.equalParts(further)
 	for i := range r.m.Parts {
 		from := files[r.m.Parts[i].contentSum()]

@@ -43,6 +43,18 @@ func (f *osFile) Preallocate(off, n int64) error {
 	return err
 }
 
+// WriteZeroes implements vfs.WriteZeroes. A kernel that does not know the mode answers EOPNOTSUPP, as does a
+// filesystem over a device without it. Filesystems in user space answer EINVAL and ENOSYS too.
+func (f *osFile) WriteZeroes(off, n int64) error {
+	err := f.control("fallocate", func(fd int) error { return unix.Fallocate(fd, unix.FALLOC_FL_WRITE_ZEROES, off, n) })
+	for _, refused := range []error{unix.EOPNOTSUPP, unix.EINVAL, unix.ENOSYS} {
+		if errors.Is(err, refused) {
+			return fmt.Errorf("%w (%w)", err, errors.ErrUnsupported)
+		}
+	}
+	return err
+}
+
 func (osFS) OpenDirect(name string) (BlockWriter, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|unix.O_DIRECT, 0)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {

@@ -225,3 +225,47 @@ func TestSpans(t *testing.T) {
 		}
 	}
 }
+
+// Zeros that the disk writes by itself replace what the file holds, and are durable after a sync. A disk that
+// cannot do it says so; what this machine's says depends on its kernel and its device.
+func TestWriteZeroes(t *testing.T) {
+	able, unable := crashfs.New(), crashfs.New()
+	able.SetWriteZeroes(true)
+	for _, c := range []struct {
+		name string
+		disk vfs.FS
+		dir  string
+	}{{"able", able, "/"}, {"unable", unable, "/"}, {"memory", vfs.Memory(), "."}, {"machine", vfs.OS(), t.TempDir()}} {
+		f, err := c.disk.Create(c.dir + "/zeroes")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt(bytes.Repeat([]byte{7}, 3*vfs.BlockBytes), 0); err != nil {
+			t.Fatal(err)
+		}
+		err = vfs.WriteZeroes(f, vfs.BlockBytes, 4*vfs.BlockBytes)
+		if unsupported := errors.Is(err, errors.ErrUnsupported); err != nil && !unsupported || unsupported != (c.disk != able) && c.name != "machine" {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if err == nil {
+			got := make([]byte, 5*vfs.BlockBytes)
+			want := append(bytes.Repeat([]byte{7}, vfs.BlockBytes), make([]byte, 4*vfs.BlockBytes)...)
+			if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: the file holds something else, %v", c.name, err)
+			}
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := vfs.SyncDir(able, "/"); err != nil {
+		t.Fatal(err)
+	}
+	left, err := able.Image(crashfs.LoseAll, nil).Open("/zeroes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size, err := left.Size(); size != 5*vfs.BlockBytes || err != nil {
+		t.Errorf("%d bytes are durable, %v", size, err)
+	}
+}

@@ -325,3 +325,56 @@ func BenchmarkLargeBatch(b *testing.B) {
 	}
 	b.ReportMetric(float64(bytes)/float64(batches)/(1<<20), "MiB-allocated/batch")
 }
+
+// BenchmarkGrowingLog compares, in windows that alternate, how many batches of 100 entries of 1 KiB three
+// logs make durable: one that is compacted, whose segments are spares; one that grows, for which the helper
+// writes zeros; and one that grows and gets no zeros. It begins after two segments of each. Run it with
+// -benchtime 5x or more: an iteration is one window of each. The metrics are medians.
+func BenchmarkGrowingLog(b *testing.B) {
+	const batch, window = 100, 500 * time.Millisecond
+	clock := env.Real().Clock
+	open := func(keep uint64, zeros bool) func(time.Duration) float64 {
+		l := mustOpen(b, Options{Dir: b.TempDir(), Scheduler: env.Real().Scheduler})
+		b.Cleanup(func() { mustClose(b, l) })
+		if !zeros {
+			l.zeros.resume = 1 << 30 // before the helper has had a reason to look
+		}
+		es, next := entries(1, batch+1, 1, 1024), uint64(1)
+		round := func() {
+			w := Write{Group: 1, Entries: es}
+			for i := range es {
+				es[i].Index = next
+				next++
+			}
+			if keep > 0 && next > 2*keep && next%keep < batch {
+				w.CompactThrough = next - keep
+			}
+			mustAppend(b, l, w)
+			mustSync(b, l)
+		}
+		for l.Stats().AppendedBytes < 5*defaultSegmentBytes/2 {
+			round()
+		}
+		b.Cleanup(func() {
+			s := l.Stats()
+			b.Logf("keep %d, zeros %v: %d MB, %d of zeros, %d of %d tails young, %d misses", keep, zeros, s.AppendedBytes>>20, s.ZeroedBytes>>20, s.YoungTails, l.tail.seg.id, l.zeros.misses)
+		})
+		return func(d time.Duration) float64 {
+			rounds, began := 0, clock.Now()
+			for ; clock.Now()-began < d; rounds++ {
+				round()
+			}
+			return float64(rounds) / (clock.Now() - began).Seconds()
+		}
+	}
+	written, grows, allocated := open(60<<10, true), open(0, true), open(0, false)
+	var paces, zeroed, young []float64
+	for b.Loop() {
+		w, g, a := written(window), grows(window), allocated(window)
+		paces, zeroed, young = append(paces, w), append(zeroed, g/w), append(young, a/w)
+	}
+	median := func(x []float64) float64 { slices.Sort(x); return x[len(x)/2] }
+	b.ReportMetric(median(paces), "written/s")
+	b.ReportMetric(median(zeroed), "growing/written")
+	b.ReportMetric(median(young), "allocated/written")
+}

@@ -64,6 +64,7 @@ func newCrashLab(seed uint64) *crashLab {
 		coldReads:    l.rng.IntN(3) == 0,
 		chance:       seed << 20,
 	}
+	l.disk.SetWriteZeroes(seed%3 == 0)
 	if l.rng.IntN(8) == 0 {
 		l.stale = true
 		l.disk.SetStale(true)

@@ -148,7 +148,8 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 			_ = l.opts.FS.Remove(s.path) // what stays is an empty segment, which recovery removes
 		}
 	}()
-	if err := s.file.Preallocate(0, size); err != nil {
+	written, err := allocate(s.file, size)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.openDirect(l.opts.FS, s.path); err != nil {
@@ -157,6 +158,7 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 	if err := l.writeHead(s, zeroBytes); err != nil {
 		return nil, err
 	}
+	s.zeroed.Store(max(s.zeroed.Load(), written))
 	if err := s.file.Sync(); err != nil {
 		return nil, err
 	}
@@ -164,6 +166,15 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 		return nil, err
 	}
 	return s, nil
+}
+
+// allocate gives a new file size bytes, and returns how many of them are zeros in written blocks: all where
+// the disk can do that by itself, or none.
+func allocate(f vfs.File, size int64) (written int64, err error) {
+	if err := vfs.WriteZeroes(f, 0, size); !errors.Is(err, errors.ErrUnsupported) {
+		return size, err
+	}
+	return 0, f.Preallocate(0, size)
 }
 
 // writeHead writes the header of s with a salt of its own, and zeros up to zeroBytes after it.

@@ -93,7 +93,7 @@ func (l *Log) makeReserve() (made bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	err = f.Preallocate(0, l.opts.SegmentBytes)
+	written, err := allocate(f, l.opts.SegmentBytes)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -107,7 +107,7 @@ func (l *Log) makeReserve() (made bool, err error) {
 		_ = l.opts.FS.Remove(path) // what stays is a spare of the wrong size, which recovery removes
 		return false, err
 	}
-	l.supply.addSpare(spare{path: path})
+	l.supply.addSpare(spare{path, written})
 	return true, nil
 }
 

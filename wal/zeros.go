@@ -39,7 +39,8 @@ const (
 	tailLead = 4
 	// samplePieces is after how many pieces the zeros are synced, and judged by the time that they took.
 	samplePieces = 4
-	// maxZeroPause bounds the number of tails, as a power of two, for which a disk without time gets no zeros.
+	// maxZeroPause bounds the number of tails, as a power of two, for which a disk without time gets no
+	// zeros.
 	maxZeroPause = 5
 )
 
@@ -59,17 +60,25 @@ type zeroFiller struct {
 type zeroSample struct {
 	seg      *segment
 	bytes    int64
-	took     time.Duration // of the writes and the sync
+	took     time.Duration // by the writes and the sync
+	pace     float64       // of the fastest piece, in bytes a nanosecond
 	began    time.Duration
 	appended uint64 // Stats.AppendedBytes then
 }
 
+// add counts a piece.
+func (s *zeroSample) add(bytes int64, took time.Duration) {
+	s.bytes += bytes
+	s.took += took
+	s.pace = max(s.pace, float64(bytes)/float64(took)) // +Inf on a disk that takes no time
+}
+
 // hurts reports whether the log keeps the disk busy for more than half of the time in which it has it for
-// itself. appended is Stats.AppendedBytes at the end of the sample, which is now. The time that zeros took
-// is left out, because they slow down a log that waits for its disk.
+// itself. appended is Stats.AppendedBytes at the end of the sample, which is now. The disk's pace is that of
+// the fastest piece: on a busy machine the others wait for the processor. The time that zeros took is left
+// out, because they slow down a log that waits for its disk.
 func (s *zeroSample) hurts(appended uint64, now time.Duration) bool {
-	busy := float64(appended-s.appended) * float64(s.took) / float64(s.bytes)
-	return 2*busy > float64(now-s.began-s.took)
+	return 2*float64(appended-s.appended)/s.pace > float64(now-s.began-s.took)
 }
 
 // pieceBytes is the size of a piece of zeros in a log with segments of this size.
@@ -96,11 +105,13 @@ func (l *Log) zeroAhead() (more bool) {
 	tail, end, size := l.tail.seg, l.tail.seg.end, l.tail.seg.size
 	l.mu.Unlock()
 	l.stats.tailYoung.Store(tail.zeroed.Load() < size)
-	if tail.id < z.resume {
-		z.wakeAt.Store(math.MaxInt64) // a roll wakes the helper
-		return false
-	}
 	s, goal, wakeAt := l.dueZeros(tail, end, size)
+	if tail.id < z.resume { // a roll wakes the helper
+		s, wakeAt = nil, math.MaxInt64
+	}
+	if l.supply.segment(0) == nil {
+		wakeAt = min(wakeAt, end+zeroPieceBytes) // the helper tries again to make one
+	}
 	if s == nil {
 		z.wakeAt.Store(wakeAt)
 		return false
@@ -114,28 +125,28 @@ func (l *Log) zeroAhead() (more bool) {
 }
 
 // dueZeros returns the segment that lacks zeros and how far it should be written, or nil and how long the
-// tail is when one will.
+// tail is when one will. The next segment comes first: a helper that is late fills a young tail only when the
+// tail after it will not be young.
 func (l *Log) dueZeros(tail *segment, end, size int64) (s *segment, goal, wakeAt int64) {
 	piece := pieceBytes(l.opts.SegmentBytes)
-	zeroed := tail.zeroed.Load()
-	if goal := tailGoal(end, size, piece); zeroed < goal {
+	wakeAt = math.MaxInt64
+	if next, size := l.peekNext(); next != nil {
+		zeroed, goal := next.zeroed.Load(), nextGoal(end, size, piece)
+		if zeroed < goal {
+			return next, goal, 0
+		}
+		if zeroed < size {
+			wakeAt = (zeroed-piece)*2/3 + 1 // or sooner
+		}
+	}
+	zeroed, goal := tail.zeroed.Load(), tailGoal(end, size, piece)
+	if zeroed < goal {
 		return tail, goal, 0
 	}
-	wakeAt = math.MaxInt64
 	if zeroed < size {
-		wakeAt = zeroed - tailLead*piece + 1 // or sooner
+		wakeAt = min(wakeAt, zeroed-tailLead*piece+1)
 	}
-	next, size := l.peekNext()
-	if next == nil {
-		return nil, 0, min(wakeAt, end+zeroPieceBytes) // the helper tries again to make one
-	}
-	if zeroed = next.zeroed.Load(); zeroed >= size {
-		return nil, 0, wakeAt
-	}
-	if goal := nextGoal(end, size, piece); zeroed < goal {
-		return next, goal, 0
-	}
-	return nil, 0, min(wakeAt, (zeroed-piece)*2/3+1)
+	return nil, 0, wakeAt
 }
 
 // peekNext returns the segment after the tail, with its size, or nil.
@@ -169,13 +180,12 @@ func (l *Log) zeroPiece(s *segment, goal int64, tail *segment) bool {
 		return false
 	}
 	l.stats.zeroedBytes.Add(uint64(n))
-	z.sample.bytes += n
-	ends := s.zeroed.Load() >= s.head.Size || z.sample.bytes >= samplePieces*pieceBytes(l.opts.SegmentBytes)
+	ends := s.zeroed.Load() >= s.head.Size || z.sample.bytes+n >= samplePieces*pieceBytes(l.opts.SegmentBytes)
 	if (ends || s.block() == 1) && s != tail && !l.syncZeros(s) {
 		return false
 	}
 	now := clock.Now()
-	z.sample.took += now - before
+	z.sample.add(n, now-before)
 	z.rested = now + (now - before)
 	if ends {
 		l.judgeSample(now, tail)

@@ -1,8 +1,11 @@
 package wal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"sync"
 	"syscall"
 	"testing"
@@ -127,6 +130,14 @@ func (h extentHandle) Preallocate(off, n int64) error {
 	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
 	h.file.grew(off + n)
+	return err
+}
+
+func (h extentHandle) WriteZeroes(off, n int64) error {
+	err := vfs.WriteZeroes(h.File, off, n)
+	if err == nil {
+		h.disk.wrote(h.file, int(n), off)
+	}
 	return err
 }
 
@@ -291,6 +302,156 @@ func TestSparesGetTheZerosThatTheyLack(t *testing.T) {
 	mustClose(t, l.Log)
 }
 
+// On a disk that writes zeros by itself no segment is ever young, and the helper writes no zeros. A disk that
+// loses the way to do it on the go is no reason to stop.
+func TestDisksThatWriteZeroes(t *testing.T) {
+	const n = 20 << 10
+	l := newSteadyLog(t, 512<<10)
+	disk := l.disk.FS.(*crashfs.FS)
+	disk.SetWriteZeroes(true)
+	l.disk.FS = disk
+	mustClose(t, l.Log)
+	l.opts.Dir = "/other"
+	l.Log = nil
+	l.reopen()
+	if commits := l.roll(6, n); commits > 0 {
+		t.Errorf("%d syncs committed the inode of %v", commits, l.disk.commits)
+	}
+	if s := l.Stats(); s.YoungTails != 0 || s.TailYoung || s.ZeroedBytes != 0 {
+		t.Errorf("%+v", s)
+	}
+	disk.SetWriteZeroes(false)
+	l.roll(2, n)
+	if commits := l.roll(4, n); commits > 0 {
+		t.Errorf("afterwards %d syncs committed the inode of %v", commits, l.disk.commits)
+	}
+	if s := l.Stats(); s.ZeroedBytes == 0 {
+		t.Errorf("%+v", s)
+	}
+	mustClose(t, l.Log)
+}
+
+// A power cut at any moment, while segments are made, recycled and filled, leaves what was durable, and
+// nothing that was not written: no record of a segment's last use, and no hole where zeros went.
+func TestPowerCutsAmongZeros(t *testing.T) {
+	images := 0
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		fs, sched := crashfs.New(), &manual{}
+		fs.SetWriteZeroes(seed%3 == 2)
+		stale := seed%4 == 3
+		fs.SetStale(stale)
+		opts := testOptions(fs, sched)
+		opts.SegmentBytes = 10 * vfs.BlockBytes
+		l := mustOpen(t, opts)
+		var durable, last, from uint64 = 0, 0, 1
+		check := func(loss crashfs.Loss) {
+			images++
+			o := opts
+			o.FS, o.Scheduler, o.Rand = fs.Image(loss, rng.Uint64), &manual{}, seeded(byte(images))
+			again, err := Open(o)
+			if stale && errors.Is(err, ErrCorrupt) {
+				return // where new blocks show old bytes, a header that was never durable may look damaged
+			}
+			if err != nil {
+				t.Fatalf("seed %d, image %d: %v", seed, images, err)
+			}
+			g := again.Group(1)
+			if g.LastIndex() < durable || g.LastIndex() > last {
+				t.Fatalf("seed %d, image %d: the log ends with %d, %d was durable and %d written", seed, images, g.LastIndex(), durable, last)
+			}
+			got, err := g.Entries(max(g.FirstIndex(), from), g.LastIndex()+1, math.MaxInt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range got {
+				if want := entry(e.Index, 1, 2000+int(e.Index%7)*700); !bytes.Equal(e.Data, want.Data) {
+					t.Fatalf("seed %d, image %d: entry %d is another one", seed, images, e.Index)
+				}
+			}
+			mustClose(t, again)
+		}
+		inside := false
+		fs.SetHook(func(op crashfs.Op) error {
+			if !inside && (op.Kind == crashfs.OpWrite || op.Kind == crashfs.OpSync || op.Kind == crashfs.OpRename || op.Kind == crashfs.OpSyncDir) && rng.IntN(4) == 0 {
+				inside = true
+				check(crashfs.Loss(rng.IntN(2))) // LoseSome or LoseAll
+				inside = false
+			}
+			return nil
+		})
+		for i := uint64(1); i < 150; i++ {
+			last = i
+			w := Write{Group: 1, Entries: entries(i, i+1, 1, 2000+int(i%7)*700)}
+			if i > 20 && i%5 == 0 {
+				from = i - 15
+				w.CompactThrough = from - 1
+			}
+			mustAppend(t, l, w)
+			if rng.IntN(3) > 0 {
+				mustSync(t, l)
+				durable = i
+			}
+			for range rng.IntN(4) {
+				l.wakeHelper()
+				sched.step()
+			}
+		}
+		if s := l.Stats(); s.Recycled == 0 || s.ZeroedBytes == 0 && seed%3 != 2 {
+			t.Errorf("seed %d: %+v", seed, s)
+		}
+		fs.SetHook(nil)
+		mustClose(t, l)
+	}
+	t.Logf("%d images", images)
+}
+
+// A helper that was late for some tails catches up: it fills the segment after a young tail first. Here it
+// has time for one piece after each append, which is less than a young tail and the next segment need.
+func TestALateHelperCatchesUp(t *testing.T) {
+	sched, clock := &manual{}, &fakeClock{}
+	opts := testOptions(crashfs.New(), sched)
+	opts.SegmentBytes, opts.Clock = 2<<20, clock
+	l := mustOpen(t, opts)
+	late := uint64(0)
+	for i := uint64(1); l.tail.seg.id < 8; i++ {
+		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 16<<10)})
+		mustSync(t, l)
+		if l.tail.seg.id < 3 {
+			late = l.Stats().YoungTails
+			continue
+		}
+		sched.step()
+		clock.advance(time.Millisecond)
+	}
+	if s := l.Stats(); late < 2 || s.YoungTails > late+1 || s.TailYoung {
+		t.Errorf("%d tails were young, and %d when the helper began", s.YoungTails, late)
+	}
+	mustClose(t, l)
+}
+
+// A helper that has much to fill rests as long as it works.
+func TestTheHelperRests(t *testing.T) {
+	clock, sched := &fakeClock{}, &manual{}
+	disk := newExtents(clock)
+	opts := testOptions(disk, sched)
+	opts.SegmentBytes, opts.Clock = 4<<20, clock
+	l := mustOpen(t, opts)
+	mustAppend(t, l, Write{Group: 1, Entries: entries(1, 3, 1, 1<<20)})
+	mustSync(t, l)
+	disk.pace = 1 << 30
+	began, worked := clock.now, time.Duration(0)
+	for before := l.Stats().ZeroedBytes; l.Stats().ZeroedBytes < before+3<<20; clock.advance(time.Microsecond) {
+		from := clock.now
+		sched.step()
+		worked += clock.now - from
+	}
+	if took := clock.now - began; worked > took*11/20 || worked < took/4 {
+		t.Errorf("the helper had the disk for %v of %v", worked, took)
+	}
+	mustClose(t, l)
+}
+
 // An idle log gets few zeros, however often the helper is asked.
 func TestAnIdleLogGetsFewZeros(t *testing.T) {
 	l := newSteadyLog(t, 8<<20)
@@ -387,4 +548,31 @@ func TestZerosThatFailStopTheLog(t *testing.T) {
 	if err := l.Sync(); !errors.Is(err, ErrDiskFailed) {
 		t.Errorf("sync: %v", err)
 	}
+}
+
+// A log that gets no zeros, because the disk has no time for them, still gets its next segment from the
+// helper when there is space again.
+func TestSegmentsAreMadeAgainWithoutZeros(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.SegmentBytes = 4 << 20
+	l := mustOpen(t, opts)
+	l.zeros.resume = 100
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpCreate {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	sched.runIdle()
+	fs.SetHook(nil)
+	for i := uint64(1); l.supply.segment(0) == nil && l.tail.seg.id == 1; i++ {
+		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 100<<10)})
+		mustSync(t, l)
+		sched.runIdle()
+	}
+	if s := l.Stats(); s.SegmentsWaited != 0 || l.tail.seg.id != 1 || s.ZeroedBytes != 0 {
+		t.Errorf("%+v", s)
+	}
+	mustClose(t, l)
 }

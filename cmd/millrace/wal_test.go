@@ -19,8 +19,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// look runs a command line of wal, and returns its status and output.
-func look(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
+// runWal runs a command line of wal, and returns its status and output.
+func runWal(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	return runVerb(t, ctx, append([]string{"wal"}, args...)...)
 }
@@ -77,13 +77,13 @@ func TestWALLooksIntoALog(t *testing.T) {
 		{"", "Usage:"},
 		{"verify --help", "lost_states"},
 	} {
-		status, stdout, stderr := look(t, t.Context(), strings.Fields(tc.args)...)
+		status, stdout, stderr := runWal(t, t.Context(), strings.Fields(tc.args)...)
 		if status != exitOK || stderr != "" || !strings.Contains(stdout, tc.want) {
 			t.Errorf("%s: status %d, stderr %q, no %q in\n%s", tc.args, status, stderr, tc.want, stdout)
 		}
 	}
 	for _, verb := range []string{"verify", "stat", "dump", "repair"} {
-		_, stdout, _ := look(t, t.Context(), verb, "--json", host)
+		_, stdout, _ := runWal(t, t.Context(), verb, "--json", host)
 		var one map[string]any
 		if err := json.NewDecoder(strings.NewReader(stdout)).Decode(&one); err != nil || len(one) < 5 {
 			t.Errorf("%s: %v in\n%s", verb, err, stdout)
@@ -106,7 +106,7 @@ func TestWALRepairsALog(t *testing.T) {
 	}
 	expect := func(want int, text string, args ...string) {
 		t.Helper()
-		status, stdout, stderr := look(t, t.Context(), args...)
+		status, stdout, stderr := runWal(t, t.Context(), args...)
 		if status != want || stderr != "" || !strings.Contains(stdout, text) {
 			t.Errorf("%v: status %d, stderr %q, no %q in\n%s", args, status, stderr, text, stdout)
 		}
@@ -160,7 +160,7 @@ func TestWALRefuses(t *testing.T) {
 		{"diff " + log + " " + dir, exitCannot, "no log in " + dir},
 		{"repair --write /does/not/exist", exitCannot, "there is no such directory"},
 	} {
-		status, stdout, stderr := look(t, t.Context(), strings.Fields(tc.args)...)
+		status, stdout, stderr := runWal(t, t.Context(), strings.Fields(tc.args)...)
 		if status != tc.status || stdout != "" || !strings.Contains(stderr, tc.want) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: status %d, stdout %q, stderr %q, want %d and %q", tc.args, status, stdout, stderr, tc.status, tc.want)
 		}
@@ -173,7 +173,7 @@ func TestWALInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errInterrupted)
 	for _, args := range [][]string{{"verify"}, {"stat"}, {"dump"}, {"repair", "--write"}} {
-		if status, stdout, stderr := look(t, ctx, append(args, dir)...); status != exitInterrupted || stdout+stderr != "" {
+		if status, stdout, stderr := runWal(t, ctx, append(args, dir)...); status != exitInterrupted || stdout+stderr != "" {
 			t.Errorf("%v: status %d, %q, %q", args, status, stdout, stderr)
 		}
 	}
@@ -246,18 +246,18 @@ func TestWALBesideAHost(t *testing.T) {
 		inUse = fmt.Sprintf("in use by process %d", cmd.Process.Pid)
 	}
 	for range 15 {
-		status, out, errs := look(t, t.Context(), "verify", dir)
+		status, out, errs := runWal(t, t.Context(), "verify", dir)
 		if status != exitOK || errs != "" || !strings.Contains(out, inUse) {
 			t.Errorf("status %d, %q\n%s", status, errs, out)
 		}
-		if status, out, errs := look(t, t.Context(), "stat", dir); status != exitOK || !strings.Contains(out, "in use") {
+		if status, out, errs := runWal(t, t.Context(), "stat", dir); status != exitOK || !strings.Contains(out, "in use") {
 			t.Errorf("status %d, %q\n%s", status, errs, out)
 		}
-		if status, _, errs := look(t, t.Context(), "dump", "--limit", "100", dir); status != exitOK || errs != "" {
+		if status, _, errs := runWal(t, t.Context(), "dump", "--limit", "100", dir); status != exitOK || errs != "" {
 			t.Errorf("status %d, %q", status, errs)
 		}
 	}
-	if status, _, errs := look(t, t.Context(), "repair", "--write", dir); status != exitCannot || !strings.Contains(errs, "another process") {
+	if status, _, errs := runWal(t, t.Context(), "repair", "--write", dir); status != exitCannot || !strings.Contains(errs, "another process") {
 		t.Errorf("repair of a log in use: status %d, %q", status, errs)
 	}
 	if err := stdin.Close(); err != nil {
@@ -267,7 +267,7 @@ func TestWALBesideAHost(t *testing.T) {
 	if err := errors.Join(err, cmd.Wait()); err != nil {
 		t.Fatalf("the writer: %v\n%s", err, rest)
 	}
-	if status, out, _ := look(t, t.Context(), "verify", dir); status != exitOK || strings.Contains(out, "by process") {
+	if status, out, _ := runWal(t, t.Context(), "verify", dir); status != exitOK || strings.Contains(out, "by process") {
 		t.Errorf("status %d\n%s", status, out)
 	}
 }

@@ -57,14 +57,14 @@ var snapshotBugs = []bug{
 		`want != have {`, `want != have && len(b) == headBytes {`}}},
 
 	// Removing.
-	{name: "snapshot_parts_removed_first", in: "snapshot", what: "parts are removed before the removal of the manifest is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/store.go",
+	{name: "snapshot_parts_removed_first", in: "snapshot", what: "parts are removed before the removal of the manifest is durable", found: "TestPowerCutsAtEachOperation", edits: []edit{{"snapshot/removal.go",
 		`	if err := d.Sync(); err != nil {
 		stuck := `, `	if err := error(nil); err != nil {
 		stuck := `}}},
-	{name: "snapshot_removal_tried_again", in: "snapshot", what: "a sync of a directory that failed is tried again, and believed", found: "TestRemovalIsNotTriedAgainAfterAFailedSync", edits: []edit{{"snapshot/store.go",
+	{name: "snapshot_removal_tried_again", in: "snapshot", what: "a sync of a directory that failed is tried again, and believed", found: "TestRemovalIsNotTriedAgainAfterAFailedSync", edits: []edit{{"snapshot/removal.go",
 		`		s.stuck[id] = stuck
 `, ``}}},
-	{name: "snapshot_open_taken_for_a_sync", in: "snapshot", what: "a directory that cannot be opened for a moment is taken for one whose sync failed, and stays until the next start", found: "TestNoOpenEndsASnapshot", edits: []edit{{"snapshot/store.go",
+	{name: "snapshot_open_taken_for_a_sync", in: "snapshot", what: "a directory that cannot be opened for a moment is taken for one whose sync failed, and stays until the next start", found: "TestNoOpenEndsASnapshot", edits: []edit{{"snapshot/removal.go",
 		`	d, err := s.fs.OpenDir(dir)
 	if err != nil {
 `, `	d, err := s.fs.OpenDir(dir)
@@ -87,9 +87,9 @@ var snapshotBugs = []bug{
 		return err
 	}
 	return above.Sync()`, `	return errors.Join(err, s.fs.RemoveDir(dir), vfs.SyncDir(s.fs, s.dir))`}}},
-	{name: "snapshot_pruned_in_use", in: "snapshot", what: "a snapshot that is being sent is removed", found: "TestPrune", edits: []edit{{"snapshot/store.go",
+	{name: "snapshot_pruned_in_use", in: "snapshot", what: "a snapshot that is being sent is removed", found: "TestPrune", edits: []edit{{"snapshot/removal.go",
 		`e.pins == 0 && `, `e.pins >= 0 && `}}},
-	{name: "snapshot_pruned_unverified", in: "snapshot", what: "a snapshot is removed for a newer one that was not read back", found: "TestPrune", edits: []edit{{"snapshot/store.go",
+	{name: "snapshot_pruned_unverified", in: "snapshot", what: "a snapshot is removed for a newer one that was not read back", found: "TestPrune", edits: []edit{{"snapshot/removal.go",
 		`if e.verified && id`, `if e != nil && id`}}},
 
 	// Receiving.
@@ -126,7 +126,7 @@ var snapshotBugs = []bug{
 `, ``}}},
 	{name: "snapshot_part_kept_after_failed_write_back", in: "snapshot", what: "blocks count although their part could not be written back", found: "TestAFailedWriteBackInTheMidstOfAPart", edits: []edit{{"snapshot/receiver.go",
 		`fmt.Errorf("write back %s: %w", recv, err), r.drop(i))`, `fmt.Errorf("write back %s: %w", recv, err))`}}},
-	{name: "snapshot_written_back_at_the_end", in: "snapshot", what: "a part is written back as a whole, and holds up the log", found: "TestLittleWaitsForASync", edits: []edit{{"snapshot/paced.go",
+	{name: "snapshot_written_back_at_the_end", in: "snapshot", what: "a part is written back as a whole, and holds up the log", found: "TestLittleWaitsForASync", edits: []edit{{"snapshot/writeback.go",
 		`p.waits < p.every {`, `p.waits < p.every<<20 {`}}},
 	{name: "snapshot_small_parts_written_back_at_the_end", in: "snapshot", what: "of many small parts, only the one that was written last is written back", found: "TestLittleWaitsForASync", edits: []edit{{"snapshot/receiver.go",
 		`range r.written {`, `range r.written[len(r.written)-1:] {`}}},
@@ -134,7 +134,7 @@ var snapshotBugs = []bug{
 		`	r.written = given
 `, `	r.written = given[:0]
 `}}},
-	{name: "snapshot_write_back_never_waits", in: "snapshot", what: "the disk is given more and more of a part", found: "TestTheDiskIsGivenAllAndWaitedFor", edits: []edit{{"snapshot/paced.go",
+	{name: "snapshot_write_back_never_waits", in: "snapshot", what: "the disk is given more and more of a part", found: "TestTheDiskIsGivenAllAndWaitedFor", edits: []edit{{"snapshot/writeback.go",
 		`vfs.WriteBack(f, next, last)`, `vfs.WriteBack(f, next, vfs.Span{Bytes: last.Bytes * 0})`}}},
 	{name: "snapshot_resumed_blocks_not_written_again", in: "snapshot", what: "what a sync failed on before a restart is taken for durable after it", found: "TestSyncFailsAndTheProcessDies", edits: []edit{{"snapshot/resume.go",
 		`f.WriteAt(piece, b*BlockBytes)`, `f.WriteAt(piece[:0], b*BlockBytes)`}}},

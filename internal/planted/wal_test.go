@@ -31,15 +31,26 @@ var walBugs = []bug{
 	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestHelperErrors", rare: true, edits: []edit{{"wal/zeros.go",
 		`_ = l.fail("sync after zero-fill", s, 0, err)`, `_ = err`}}},
 	{name: "no_zeros_ahead", what: "segments become the tail before their blocks are written", found: "TestSyncsOfAGrowingLogCommitNoInode", rare: true, edits: []edit{{"wal/zeros.go",
-		`	if tail.id < z.resume {`, `	if true {`}}},
+		`if tail.id < z.resume {`, `if true {`}}},
 	{name: "zeros_ahead_not_synced", what: "the zeros of the next segment are not durable when it becomes the tail", found: "TestSyncsOfAGrowingLogCommitNoInode", rare: true, edits: []edit{{"wal/zeros.go",
 		`	if err := s.sync(); err != nil {`, `	if err := error(nil); err != nil {`}}},
 	{name: "zeros_on_a_busy_disk", what: "zeros take the bandwidth that appends need", found: "TestZerosTakeNoBandwidthFromAppends", rare: true, edits: []edit{{"wal/zeros.go",
 		`	if z.sample.hurts(`, `	if false && z.sample.hurts(`}}},
-	{name: "helper_does_not_rest", what: "the helper fills a segment without a pause", found: "TestZerosTakeNoBandwidthFromAppends", rare: true, edits: []edit{{"wal/zeros.go",
+	{name: "helper_does_not_rest", what: "the helper fills a segment without a pause", found: "TestTheHelperRests", rare: true, edits: []edit{{"wal/zeros.go",
 		`z.rested = now + (now - before)`, `z.rested = now`}}},
 	{name: "spare_taken_for_written", what: "a spare counts as written to its end, whatever it was", found: "TestSparesGetTheZerosThatTheyLack", rare: true, edits: []edit{{"wal/spare.go",
 		`s.zeroed.Store(max(s.zeroed.Load(), from.written))`, `s.zeroed.Store(s.size)`}}},
+	{name: "young_tail_first", what: "a helper that was late fills the young tail first, and never catches up", found: "TestALateHelperCatchesUp", rare: true, edits: []edit{{"wal/zeros.go",
+		`		if zeroed < goal {
+			return next, goal, 0
+		}`, `		if zeroed < goal && tail.zeroed.Load() >= tailGoal(end, tail.size, piece) {
+			return next, goal, 0
+		}`}}},
+	{name: "zeroes_over_the_head", what: "a disk that writes zeros by itself writes them over the header of a new segment", found: "TestPowerCutsAmongZeros", rare: true, edits: []edit{{"wal/segment.go",
+		`	s.zeroed.Store(max(s.zeroed.Load(), written))`, `	s.zeroed.Store(max(s.zeroed.Load(), written))
+	_, _ = allocate(s.file, size)`}}},
+	{name: "written_segment_taken_for_young", what: "a segment that the disk has filled with zeros gets them again", found: "TestDisksThatWriteZeroes", rare: true, edits: []edit{{"wal/segment.go",
+		`	s.zeroed.Store(max(s.zeroed.Load(), written))`, `	s.zeroed.Store(max(s.zeroed.Load(), min(written, 0)))`}}},
 	{name: "stale_records_fit", what: "the records of a spare's last use are valid in its next segment, at the same place", found: labTest, rare: true, edits: []edit{
 		{"wal/record/seal.go", `uint32(s.Segment)*0x9E3779B1 ^ uint32(s.Segment>>32) ^ uint32(off/Alignment)`, `uint32(off / Alignment)`},
 		{"wal/segment.go", `Salt: binary.LittleEndian.Uint64(salt[:]), Size`, `Salt: 1, Size`}}},

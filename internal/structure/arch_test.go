@@ -74,7 +74,7 @@ host/internal/members  host/outcome host/membership host/internal/control host/i
 host/internal/founding host/diagnosis host/internal/entry host/internal/turn |
 host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity raft raft/raftpb transport |
 host/internal/reads    host/internal/budget host/internal/control host/internal/sched |
-host/internal/proposals raft host/session host/outcome host/internal/control |
+host/internal/proposals raft raft/raftpb transport host/session host/outcome host/statemachine host/internal/budget host/internal/control host/internal/sched host/internal/turn |
 host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs |
 host/internal/snapshots env raft raft/raftpb snapshot transport vfs host/event host/statemachine internal/repetition host/internal/bulk host/internal/containment host/internal/control host/internal/entry host/internal/identity host/internal/sched |
 host/internal/examination host/diagnosis host/event host/membership host/internal/appendlane host/internal/divergence host/internal/identity raft raft/raftpb raft/tracker snapshot vfs |

@@ -67,7 +67,7 @@ func Find(ctx context.Context, fsys vfs.FS, host string) (all []Found, err error
 				continue // not ours
 			}
 			f := Found{Group: group, Info: Info{ID: id}, Dir: filepath.Join(dir, name)}
-			if err := f.look(ctx, fsys); errors.Is(err, fs.ErrNotExist) {
+			if err := f.examine(ctx, fsys); errors.Is(err, fs.ErrNotExist) {
 				continue // the host removes it just now
 			} else if err != nil {
 				return nil, err
@@ -104,8 +104,8 @@ func findGroups(fsys vfs.FS, host string) (groups []uint64, err error) {
 	return groups, nil
 }
 
-// look sorts the directory of one object in, as Open does.
-func (f *Found) look(ctx context.Context, fsys vfs.FS) error {
+// examine sorts the directory of one object in, as Open does.
+func (f *Found) examine(ctx context.Context, fsys vfs.FS) error {
 	f.State = Unfinished
 	found, err := snapshot.Find(ctx, fsys, f.Dir)
 	if errors.Is(err, snapshot.ErrNotFound) {
@@ -116,13 +116,13 @@ func (f *Found) look(ctx context.Context, fsys vfs.FS) error {
 	}
 	if i := slices.IndexFunc(found, func(s snapshot.Found) bool { return s.ID == the }); i >= 0 {
 		f.inner = found[i]
-		f.take()
+		f.setState()
 	}
 	return nil
 }
 
-// take sets the state and what the manifest says.
-func (f *Found) take() {
+// setState sets the state, and what the manifest says.
+func (f *Found) setState() {
 	switch f.inner.State {
 	case snapshot.Published:
 		f.State = Whole
@@ -150,6 +150,6 @@ func (f *Found) Verify(ctx context.Context) error {
 	if err := f.inner.Verify(ctx); err != nil {
 		return err
 	}
-	f.take()
+	f.setState()
 	return nil
 }

@@ -51,13 +51,13 @@ func (s *Store) LinkInto(id object.ID, w *snapshot.Writer) error {
 // another object. None of these errors changes anything. Otherwise what was here of the object, received in
 // part or damaged, is dropped, also if an error of the disk ends the work.
 func (s *Store) TakeFrom(id object.ID, bytes int64, hash [32]byte, from *snapshot.Store, of snapshot.ID) error {
-	if err := s.takeFrom(id, bytes, hash, from, of); err != nil {
+	if err := s.importFrom(id, bytes, hash, from, of); err != nil {
 		return fmt.Errorf("objects: take %v from snapshot %v: %w", id, of, err)
 	}
 	return nil
 }
 
-func (s *Store) takeFrom(id object.ID, bytes int64, hash [32]byte, from *snapshot.Store, of snapshot.ID) error {
+func (s *Store) importFrom(id object.ID, bytes int64, hash [32]byte, from *snapshot.Store, of snapshot.ID) error {
 	if info, here := s.Info(id); here {
 		return rejectOther(info, hash)
 	}

@@ -26,28 +26,28 @@ func (m *Measured) NoteRound(now, took time.Duration, bytes int64) {
 	if took <= 0 {
 		took = 1
 	}
-	m.LeastRound = m.rounds.note(now, took)
+	m.LeastRound = m.rounds.update(now, took)
 	if m.Round == 0 { // its bytes are those of a stretch that has no beginning
 		m.Round, m.from = took, now
 		return
 	}
 	m.Round += (took - m.Round) / roundWeight
-	m.noteRate(now, bytes)
+	m.recordRate(now, bytes)
 }
 
-// noteRate measures the rate over stretches of at least a round.
-func (m *Measured) noteRate(now time.Duration, bytes int64) {
+// recordRate measures the rate over stretches of at least a round.
+func (m *Measured) recordRate(now time.Duration, bytes int64) {
 	m.bytes += bytes
 	if past := now - m.from; past >= m.Round && past > 0 && m.bytes > 0 {
 		perGiB := time.Duration(float64(past) / float64(m.bytes) * (1 << 30))
-		m.Rate = (1 << 30) / m.rates.note(now, max(perGiB, 1)).Seconds()
+		m.Rate = (1 << 30) / m.rates.update(now, max(perGiB, 1)).Seconds()
 		m.from, m.bytes = now, 0
 	}
 }
 
 // NoteFlush takes the time until the leader's own disk had a batch.
 func (m *Measured) NoteFlush(now, took time.Duration) {
-	m.LeastFlush = m.flushes.note(now, max(took, 1))
+	m.LeastFlush = m.flushes.update(now, max(took, 1))
 }
 
 // least is the least of the values of the last windowTime to twice that.
@@ -59,7 +59,7 @@ type least struct {
 // windowTime is for how long a least value counts at least, as for BBR's round trip.
 const windowTime = 10 * time.Second
 
-func (l *least) note(now, value time.Duration) time.Duration {
+func (l *least) update(now, value time.Duration) time.Duration {
 	switch past := now - l.began; {
 	case l.now == 0:
 		l.began, l.now, l.before = now, value, value

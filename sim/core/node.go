@@ -17,7 +17,7 @@ type node struct {
 	rn   *raft.RawNode // nil: it does not run
 	disk disk
 
-	settings *swarm // those of its present life, of which some may differ from those of others (mixed.go)
+	settings *swarm // those of its present life, of which some may differ from those of others (settingschange.go)
 	next     *swarm // those of its next life
 
 	tick, phase int // it ticks in each beat b with b % tick == phase

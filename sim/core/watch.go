@@ -53,7 +53,7 @@ type Settings struct {
 	Async, Batch    bool // Batch: a node takes a Ready now and then, not after each input
 	PreVote         bool
 	Ignores         bool // a node that hears a leader may ignore requests for votes
-	Mixed           bool // nodes have settings of their own (mixed.go)
+	Mixed           bool // nodes have settings of their own (settingschange.go)
 }
 
 // SettingsOf returns what a seed draws.

@@ -47,7 +47,7 @@ type world struct {
 	strikes []strike
 	bursts  bursts
 	liar    *liar // nil: none
-	mixed   bool  // nodes run different versions (mixed.go)
+	mixed   bool  // nodes run different versions (settingschange.go)
 	build   int   // beats that a snapshot takes at most,
 	trim    int   // and then to cut the log
 	// changing is the last entry that a change of members had when it was proposed.

@@ -38,7 +38,7 @@ func (d *FS) Image(loss Loss, rng func() uint64) *FS {
 func (d *FS) successor() *FS {
 	after := New()
 	after.nextID, after.capacity, after.stale, after.boots = d.nextID, d.capacity, d.stale, d.boots+1
-	after.mounts, after.linked = d.mounts, d.linked
+	after.mounts, after.linked, after.zeroes = d.mounts, d.linked, d.zeroes
 	maps.Copy(after.dirs, d.dirs)
 	return after
 }

@@ -128,6 +128,7 @@ type FS struct {
 	stale    *stale
 
 	placement vfs.Placement
+	zeroes    bool // vfs.WriteZeroes works
 }
 
 var _ vfs.FS = (*FS)(nil)

@@ -2,6 +2,7 @@ package crashfs
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -285,6 +286,22 @@ func (f *file) Preallocate(off, n int64) error {
 	if off+n > f.node.live.size {
 		f.record(write{off: off, size: off + n})
 	}
+	return nil
+}
+
+// WriteZeroes implements vfs.WriteZeroes, if SetWriteZeroes has allowed it. To hooks it is an OpPreallocate.
+func (f *file) WriteZeroes(off, n int64) error {
+	err := f.begin(OpPreallocate, off, n)
+	defer f.disk.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case !f.disk.zeroes:
+		return &fs.PathError{Op: "fallocate", Path: f.name, Err: errors.ErrUnsupported}
+	case f.disk.fit(f.node, off+n) >= 0:
+		return f.noSpace("fallocate")
+	}
+	f.record(write{off: off, n: n, size: max(f.node.live.size, off+n)})
 	return nil
 }
 

@@ -10,6 +10,13 @@ func (d *FS) SetPlacement(p vfs.Placement) {
 	d.placement = p
 }
 
+// SetWriteZeroes sets whether vfs.WriteZeroes works on this disk. Default false.
+func (d *FS) SetWriteZeroes(works bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.zeroes = works
+}
+
 // PlaceInPlace implements vfs.PlaceInPlace.
 func (d *FS) PlaceInPlace(string, []string) (vfs.Placement, error) {
 	d.mu.Lock()

@@ -120,16 +120,16 @@ func (e *engine) run(ctx context.Context) error {
 			e.under[e.next] = time.Now()
 			e.advance(&e.next)
 		case r := <-e.done:
-			e.take(r)
+			e.collect(r)
 		case <-ticker.C:
-			e.look()
+			e.tick()
 		case <-interrupted:
 			interrupted = nil
 			e.stop(context.Cause(ctx))
 		}
 	}
 	close(e.jobs)
-	e.note()
+	e.recordMachine()
 	e.progress.Update(e.status())
 	if err := e.save(e.result); err != nil {
 		return err
@@ -170,8 +170,8 @@ func (e *engine) stop(cause error) {
 // so is what seeds behind them have shown; a soak runs them again.
 func (e *engine) isOver() bool { return !e.stopping.IsZero() && time.Since(e.stopping) > grace }
 
-// take notes a seed that has ended, and adds to the result what is in order now.
-func (e *engine) take(r ran) {
+// collect records a seed that has ended, and adds to the result what is in order now.
+func (e *engine) collect(r ran) {
 	if _, is := e.under[r.seed]; !is {
 		return // it had no more time, and was counted as failed
 	}
@@ -208,12 +208,12 @@ func (e *engine) add(r ran) {
 	e.from = to
 }
 
-// look shows how far it is, saves, and gives up on runs that take too long.
-func (e *engine) look() {
+// tick shows how far it is, saves, and gives up on runs that take too long.
+func (e *engine) tick() {
 	for seed, began := range e.under {
 		if took := time.Since(began); took > e.plan.Patience {
 			what := fmt.Sprintf("the run has not ended within %v of real time, and goes on; a longer patience tells whether it ever does", e.plan.Patience)
-			e.take(ran{seed, e.profile.Level(seed), Outcome{Failure: what, endless: true}, took})
+			e.collect(ran{seed, e.profile.Level(seed), Outcome{Failure: what, endless: true}, took})
 			e.stop(nil) // its worker does not come back
 		}
 	}
@@ -222,14 +222,14 @@ func (e *engine) look() {
 		return
 	}
 	e.saved = time.Now()
-	e.note()
+	e.recordMachine()
 	if err := e.save(e.result); err != nil {
 		e.stop(err)
 	}
 }
 
-// note puts into the result what this machine has done since it was noted.
-func (e *engine) note() {
+// recordMachine puts into the result what this machine has done since it was noted.
+func (e *engine) recordMachine() {
 	e.machine.Took = time.Since(e.began)
 	since := e.machine
 	since.Runs, since.Seeds, since.Took = since.Runs-e.noted.Runs, since.Seeds-e.noted.Seeds, since.Took-e.noted.Took

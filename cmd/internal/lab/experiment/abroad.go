@@ -50,7 +50,7 @@ func (s *Session) measureAbroad(ctx context.Context, p Point) (r archive.Repeat,
 		s.Progress.Phase(archive.PhasePreload)
 		return s.Elsewhere.In(ctx, dir, p.Setup, func(c Abroad) error {
 			s.label(p.Setup)
-			defer func() { s.noteMachines(c.Machines()) }()
+			defer func() { s.recordMembers(c.Machines()) }()
 			s.Declare(LoadCores)
 			var target load.Abroad = c
 			ledger := c.Ledger()
@@ -74,8 +74,8 @@ func (s *Session) measureAbroad(ctx context.Context, p Point) (r archive.Repeat,
 	return r, err
 }
 
-// noteMachines notes where the members run, and the reasons that these machines give not to trust figures.
-func (s *Session) noteMachines(all []archive.MemberEnvironment) {
+// recordMembers notes where the members run, and the reasons that these machines give not to trust figures.
+func (s *Session) recordMembers(all []archive.MemberEnvironment) {
 	s.Env.Members = all
 	for _, m := range all {
 		for _, w := range MachineWarnings(m.Environment) {

@@ -399,13 +399,13 @@ func (c *client) propose(value []byte, start time.Duration) (end time.Duration, 
 	err := c.l.target.Propose(c.ctx, value)
 	end = c.l.now()
 	if err != nil {
-		c.noter.note(end, failedLatency)
+		c.noter.record(end, failedLatency)
 		c.noter.flush() // a client that fails waits, and may be the only one
 		c.fail(err)
 		return end, false
 	}
 	c.ended.Add(1)
-	c.noter.note(end, end-start)
+	c.noter.record(end, end-start)
 	c.failures = 0
 	c.page.Acknowledge(seq)
 	if c.l.inWindow(end) {
@@ -424,8 +424,8 @@ const (
 	otherErrors   = "other errors"
 )
 
-// noteError counts an error by its text.
-func (l *Load) noteError(err error) {
+// countError counts an error by its text.
+func (l *Load) countError(err error) {
 	text := err.Error()
 	if len(text) > maxErrorBytes {
 		text = strings.ToValidUTF8(text[:maxErrorBytes], "") + "…"
@@ -447,7 +447,7 @@ func (c *client) fail(err error) {
 		return
 	}
 	c.l.failed.Add(1)
-	c.l.noteError(err)
+	c.l.countError(err)
 	c.failures++
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, lab.ErrMismatch) {
 		c.l.giveUp(err)

@@ -154,7 +154,7 @@ type noter struct {
 	pending []ended
 }
 
-func (n *noter) note(at, latency time.Duration) {
+func (n *noter) record(at, latency time.Duration) {
 	if n == nil {
 		return
 	}

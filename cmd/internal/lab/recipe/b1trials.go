@@ -177,7 +177,7 @@ func (l *loser) lose(ctx context.Context, loss b1Loss) error {
 		took = time.Since(start)
 		written <- err
 	}()
-	elected := look(ctx, func() bool { now := l.of.Leader(0); return now >= 0 && now != old })
+	elected := poll(ctx, func() bool { now := l.of.Leader(0); return now >= 0 && now != old })
 	electedAfter := time.Since(start)
 	if err := errors.Join(<-written, elected); err != nil {
 		return err

@@ -201,7 +201,7 @@ func b2Trial(ctx context.Context, c *rig.Cluster, of b2Case) (t trial, err error
 	}
 	elected, first := time.Time{}, uint64(0)
 	leader, looks := -1, 0
-	err = look(ctx, func() bool {
+	err = poll(ctx, func() bool {
 		looks++
 		returned := len(moved) > 0 && of.extra == 0 // then there is a leader, or it failed
 		for i, m := range c.Members() {
@@ -225,7 +225,7 @@ func b2Trial(ctx context.Context, c *rig.Cluster, of b2Case) (t trial, err error
 	if of.extra > 0 {
 		c.Hold(old, false)
 	}
-	if err := look(ctx, func() bool { return c.Member(leader).Group(0).Status().Committed >= first }); err != nil {
+	if err := poll(ctx, func() bool { return c.Member(leader).Group(0).Status().Committed >= first }); err != nil {
 		return t, err
 	}
 	if looks > 1 {
@@ -234,15 +234,15 @@ func b2Trial(ctx context.Context, c *rig.Cluster, of b2Case) (t trial, err error
 	if err := <-moved; err != nil {
 		return t, err
 	}
-	if err := look(ctx, func() bool { return c.Member(odd).Group(0).Status().Applied >= first }); err != nil {
+	if err := poll(ctx, func() bool { return c.Member(odd).Group(0).Status().Applied >= first }); err != nil {
 		return t, err
 	}
 	t.level, t.probes, t.sent = time.Since(elected), c.Rejections(odd)-before, c.Counters().SentBytes-sent
 	return t, nil
 }
 
-// look looks again and again, more often than rig.Until.
-func look(ctx context.Context, done func() bool) error {
+// poll asks again and again, more often than rig.Until.
+func poll(ctx context.Context, done func() bool) error {
 	tick := time.NewTicker(b2Look)
 	defer tick.Stop()
 	for !done() {

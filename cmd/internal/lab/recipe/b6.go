@@ -221,7 +221,7 @@ func cutPower(ctx context.Context, s *experiment.Session, c *rig.Cluster, which 
 	writing, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = c.Fill(writing, b6Unsynced, b6Value) }) // what was acknowledged is in the ledger; the others may be lost
-	err := look(ctx, func() bool { return leader.Status().Committed >= goal })
+	err := poll(ctx, func() bool { return leader.Status().Committed >= goal })
 	if err == nil { // at any moment between two syncs: with a commit one has just ended
 		err = lab.Sleep(ctx, time.Duration(rand.New(rand.NewPCG(s.Seed, goal)).Int64N(int64(2*b6Fsync))))
 	}

@@ -102,8 +102,8 @@ func (m *memoryMachine) pageOf(id load.ValueID) int {
 
 func (m *memoryMachine) units() int { return m.state.n }
 
-// takeGaps returns what was measured since the last call.
-func (m *memoryMachine) takeGaps() gaps {
+// drainGaps returns what was measured since the last call.
+func (m *memoryMachine) drainGaps() gaps {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g := m.gaps

@@ -120,7 +120,7 @@ func (r *snapshotsRun) underLoad(ctx context.Context, c *snapshotsCluster, way s
 	leader := c.members[0].machine.(*memoryMachine)
 	var before, after wal.Stats
 	measured := func(ctx context.Context) error {
-		leader.takeGaps()
+		leader.drainGaps()
 		before = c.leader().Host().LogStats()
 		err := beside(ctx)
 		if length > 0 && err == nil {
@@ -133,7 +133,7 @@ func (r *snapshotsRun) underLoad(ctx context.Context, c *snapshotsCluster, way s
 	if err != nil {
 		return row, err
 	}
-	g := leader.takeGaps()
+	g := leader.drainGaps()
 	row.PauseUs, row.OtherPauseUs, row.CaptureUs = report.Micros(g.around), report.Micros(g.other), report.Micros(g.capture)
 	row.FsyncP99Us = report.Micros(fsyncQuantile(before, after, 0.99))
 	row.SetOutcome(outcome)

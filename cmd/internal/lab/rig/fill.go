@@ -165,7 +165,7 @@ func (c *Cluster) Rejections(i int) uint64 { return c.network.rejections[i].n.Lo
 // rejections counts those of one host.
 type rejections struct{ n, last atomic.Uint64 }
 
-func (r *rejections) note(index uint64) {
+func (r *rejections) count(index uint64) {
 	if r.last.Swap(index) != index {
 		r.n.Add(1)
 	}
@@ -198,7 +198,7 @@ func (t foreignAddresses) Review(id uint64) {
 func countRejections(batch []transport.Envelope, count *rejections) {
 	for i := range batch {
 		if m := &batch[i].Message; m.Type == raftpb.MsgAppResp && m.Reject {
-			count.note(m.Index)
+			count.count(m.Index)
 		}
 	}
 }

@@ -73,8 +73,8 @@ func (m *Member) Host() *host.Host {
 	return m.host
 }
 
-// take returns the host for the caller that closes it. From then on the member counts as closed.
-func (m *Member) take() *host.Host {
+// detach returns the host for the caller that closes it. From then on the member counts as closed.
+func (m *Member) detach() *host.Host {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for g := range m.groups {
@@ -152,7 +152,7 @@ func (m *Member) Open(ctx context.Context) error {
 // Setup.Faults.
 func (m *Member) Kill() error {
 	m.cluster.network.refuse(int(m.ID-1), true)
-	h := m.take()
+	h := m.detach()
 	if h == nil {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (m *Member) CutPower(seed uint64) (unsynced int64) {
 	m.cluster.network.refuse(int(m.ID-1), true)
 	unsynced = m.memory.UnsyncedBytes()
 	m.memory.Crash(crashfs.LoseSome, rand.New(rand.NewPCG(seed, m.ID)).Uint64)
-	if h := m.take(); h != nil {
+	if h := m.detach(); h != nil {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = h.Close(ended)                // it does not wait for a hand-over
@@ -182,7 +182,7 @@ const stopTimeout = 30 * time.Second
 
 // Stop closes the host cleanly: it hands its leaderships over first.
 func (m *Member) Stop() error {
-	h := m.take()
+	h := m.detach()
 	if h == nil {
 		return nil
 	}

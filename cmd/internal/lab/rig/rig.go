@@ -236,7 +236,7 @@ func (c *Cluster) Level(ctx context.Context) error {
 func (c *Cluster) Close() error {
 	var hosts []*host.Host
 	for _, m := range c.members {
-		if h := m.take(); h != nil {
+		if h := m.detach(); h != nil {
 			hosts = append(hosts, h)
 		}
 	}

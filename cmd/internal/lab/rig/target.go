@@ -25,7 +25,7 @@ func (c *Cluster) Propose(ctx context.Context, value []byte) error {
 		at := int(c.leaders[g].Load())
 		group := c.members[at].Group(g)
 		if group == nil {
-			if err := c.look(ctx, g, at); err != nil {
+			if err := c.redirect(ctx, g, at); err != nil {
 				return err
 			}
 			continue
@@ -41,7 +41,7 @@ func (c *Cluster) Propose(ctx context.Context, value []byte) error {
 		case outcome.MayHaveCommitted(err) || ctx.Err() != nil:
 			return err
 		case errors.As(err, &elsewhere) || errors.Is(err, outcome.ErrStopped) || errors.Is(err, outcome.ErrMemberRemoved):
-			if err := c.look(ctx, g, at); err != nil {
+			if err := c.redirect(ctx, g, at); err != nil {
 				return err
 			}
 		default:
@@ -62,9 +62,9 @@ func (c *Cluster) propose(ctx context.Context, group *host.Group, value []byte) 
 	return err
 }
 
-// look waits a little, and points the clients of a group at the member that leads, if one is known, else at
-// the next one.
-func (c *Cluster) look(ctx context.Context, g, at int) error {
+// redirect waits a little, and points the clients of a group at the member that leads, if one is known,
+// else at the next one.
+func (c *Cluster) redirect(ctx context.Context, g, at int) error {
 	if err := lab.Sleep(ctx, pollInterval); err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (c *churn) grant(r *replica, hosts []*machine, replace uint64) {
 	if err != nil {
 		c.w.breaks(property.OneConfiguration, "%s makes no join token: %v", r.name, err)
 	}
-	c.w.note(fmt.Sprintf("%s is asked for join token %v, for %v", r.name, t.Hash(), life))
+	c.w.record(fmt.Sprintf("%s is asked for join token %v, for %v", r.name, t.Hash(), life))
 	c.tokens = append(c.tokens, &joining{replica: r, token: t, hosts: hosts, replace: replace})
 }
 

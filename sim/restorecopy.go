@@ -48,7 +48,7 @@ func (r *restoring) schedule() {
 			return
 		case r.m.w.nemesis.resting:
 		case r.copied == nil:
-			r.take()
+			r.copyHost()
 		case r.copy == nil && r.isRefused():
 			r.start()
 		}
@@ -56,8 +56,8 @@ func (r *restoring) schedule() {
 	})
 }
 
-// take copies the directory of a host.
-func (r *restoring) take() {
+// copyHost copies the directory of a host.
+func (r *restoring) copyHost() {
 	h := r.m.w.hosts[r.rng.IntN(len(r.m.w.hosts))]
 	if h.alive == nil || h.alive.process == nil || h.isFull || h.alive.sawError {
 		return
@@ -67,7 +67,7 @@ func (r *restoring) take() {
 	for _, other := range r.m.w.hosts {
 		r.knew[other.id] = r.m.w.net.knows[link{other.id, h.id}]
 	}
-	r.m.w.note(fmt.Sprintf("the directory of %s is copied", h.alive.name))
+	r.m.w.record(fmt.Sprintf("the directory of %s is copied", h.alive.name))
 }
 
 // mayAdmit reports whether this host may admit that impostor: it is a copy that was made before its host had

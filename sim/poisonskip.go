@@ -29,7 +29,7 @@ import (
 // these. A member that has applied a command which the group skips is replaced if the members change, and
 // is left alone otherwise. The run demands, beside what it demands anyway:
 //
-//	an entry that skips a command names a poison command                          noteSkips
+//	an entry that skips a command names a poison command                          recordSkips
 //	a member passes a command that others have applied only if the log says so    replica.meets
 //	a member behind such an entry does not have the effect                        meets, replica.restore
 //	a member that halts for good has the effect                                   poisons.condemns
@@ -126,7 +126,7 @@ func (r *replica) meets(index uint64, command string) error {
 	}
 	r.suspect = true
 	p.w.count(Halts)
-	p.w.note(fmt.Sprintf("%s cannot apply entry %d: %s", r.name, index, command))
+	p.w.record(fmt.Sprintf("%s cannot apply entry %d: %s", r.name, index, command))
 	switch {
 	case strings.HasPrefix(kind, "panic"):
 		panic(errPoison)
@@ -153,8 +153,8 @@ func (r *replica) poisonIn() string {
 	return strings.Join(all, ",")
 }
 
-// noteSkips records which commands are skipped: entries in the log of a replica that are committed.
-func (w *world) noteSkips(r *replica, committed uint64) {
+// recordSkips records which commands are skipped: entries in the log of a replica that are committed.
+func (w *world) recordSkips(r *replica, committed uint64) {
 	g := r.ghost
 	if w.poisons == nil {
 		return
@@ -227,7 +227,7 @@ func (p *poisons) visit(r *replica) {
 			p.restart(r.life.host)
 		}
 	case strings.HasPrefix(command, poisonPrefix+"some") && p.rng.IntN(2) == 0:
-		p.w.note(fmt.Sprintf("host %d gets the new program", r.life.host.id))
+		p.w.record(fmt.Sprintf("host %d gets the new program", r.life.host.id))
 		p.blind[r.life.host.id] = false
 		p.restart(r.life.host)
 	case p.rng.IntN(8) == 0:
@@ -299,7 +299,7 @@ func (p *poisons) restart(h *machine) {
 
 // skip asks a member to make the group skip a command.
 func (p *poisons) skip(r *replica, index uint64) {
-	p.w.note(fmt.Sprintf("%s is asked to skip command %d", r.name, index))
+	p.w.record(fmt.Sprintf("%s is asked to skip command %d", r.name, index))
 	p.asked = append(p.asked, &skipAsked{r, r.group.StartSkip(index), index})
 }
 

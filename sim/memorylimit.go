@@ -50,9 +50,9 @@ func (w *world) lowerMemory(c *host.Config, id uint64) {
 	}
 }
 
-// takeFitting returns the messages for which the queue of a link has space, if it has a bound. The process
+// keepFitting returns the messages for which the queue of a link has space, if it has a bound. The process
 // learns of the others.
-func (n *network) takeFitting(from *life, to uint64, batch []transport.Envelope) (kept []transport.Envelope) {
+func (n *network) keepFitting(from *life, to uint64, batch []transport.Envelope) (kept []transport.Envelope) {
 	if n.queue == 0 {
 		return batch
 	}

@@ -38,7 +38,7 @@ func (h *machine) runMoved(rng *rand.Rand) {
 	h.w.looking = false
 	l.isMoved, l.sawMoved = true, true
 	l.paths.Cover("/home/"+directory, by)
-	h.w.note(fmt.Sprintf("the directory of %s is moved away, and %s is in its place", l.name, by))
+	h.w.record(fmt.Sprintf("the directory of %s is moved away, and %s is in its place", l.name, by))
 	h.w.plan(lasts, fmt.Sprintf("the directory of %s is back", l.name), l, l.moveBack)
 }
 
