@@ -40,7 +40,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		err = h.trust.admission.Admit(peer, remote, (*Host)(h).isBoundElsewhere(peer))
 	}
 	if err == nil {
-		h.trust.keys.note(peer)
+		h.trust.keys.Admit(peer)
 		(*Host)(h).admitted(peer.ID, before.Incarnation)
 		(*Host)(h).noteMoved(peer, before.Addr)
 		if p := h.network.handshakes.of(peer.ID); p != nil && before.Life != peer.Life {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
@@ -20,7 +21,7 @@ func TestEndWithoutIDChangesNothing(t *testing.T) {
 	l.lead()
 	now := l.group.roster()
 	for _, data := range [][]byte{{entry.EndKind}, {entry.CancelKind, 1, 2}} {
-		if _, err := l.group.nextRoster(now, &notedEntry{index: now.Version + 9, typ: raftpb.EntryHost, data: data}); !errors.Is(err, membership.ErrFormat) {
+		if _, err := l.group.nextRoster(now, &raftpb.Entry{Index: now.Version + 9, Type: raftpb.EntryHost, Data: data}); !errors.Is(err, membership.ErrFormat) {
 			t.Errorf("%x: %v", data, err)
 		}
 	}
@@ -54,7 +55,7 @@ func TestRemovedMemberTellsOthersOfTheirRemoval(t *testing.T) {
 	}
 	c.bodies = nil
 	l.control(3, binary.AppendUvarint(binary.AppendUvarint([]byte{control.RosterQuestion}, theGroup), now.Version))
-	if told := c.told(removal{theGroup, 20, gone.Incarnation}.encode()); !slices.Equal(told, []uint64{3}) {
+	if told := c.told(members.Removed{Group: theGroup, Version: 20, Incarnation: gone.Incarnation}.Encode()); !slices.Equal(told, []uint64{3}) {
 		t.Errorf("hosts %v were told that they were removed, want 3", told)
 	}
 }

@@ -14,7 +14,7 @@ func (h *Host) presented(id uint64, r *membership.Roster) identity.NewDirectory 
 	isNew := func(i transport.Incarnation) bool { return i != bound.Incarnation && !r.Was(id, i) }
 	d, isAdmitted := h.trust.admission.Presented(id, isNew)
 	if isAdmitted {
-		d.Key = h.trust.keys.presented(id, d.Incarnation)
+		d.Key = h.trust.keys.Presented(id, d.Incarnation)
 	}
 	return d
 }
@@ -30,7 +30,7 @@ func (h *Host) isBoundElsewhere(peer transport.Introduction) bool {
 		}
 	}
 	for _, g := range h.groups.all() {
-		if g.isHinted(peer.ID, peer.Incarnation) {
+		if g.counts().IsHinted(peer.ID, peer.Incarnation) {
 			return true
 		}
 		if r := g.roster(); r != nil {

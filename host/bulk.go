@@ -124,6 +124,6 @@ func (h *Host) forPeer(from, group uint64, f func(*Group)) {
 
 // leavesOutMember reports whether the group does not hear a member: it comes with another directory.
 func (g *Group) leavesOutMember(id uint64) bool {
-	refused := g.members.founding.refuses.Load()
+	refused := g.members.refuses.Load()
 	return refused != nil && slices.Contains(*refused, id)
 }

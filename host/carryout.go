@@ -142,7 +142,7 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 // noteEntries notes the founding entries among those that are appended to this host's log.
 func (g *Group) noteEntries(entries []raftpb.Entry) {
 	g.noteMembers(entries)
-	if g.members.founding.founded {
+	if g.members.founding.IsFounded() {
 		return
 	}
 	for i := range entries {
@@ -158,7 +158,7 @@ func (g *Group) noteEntries(entries []raftpb.Entry) {
 // noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
 // machine through this index. (On this disk they are durable, so no entry of the founding changes any more.)
 func (g *Group) noteCommitted(through uint64) {
-	if !g.members.founding.founded {
+	if !g.members.founding.IsFounded() {
 		g.commitFounding(through)
 	}
 	g.commitMembers(through)

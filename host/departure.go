@@ -3,7 +3,7 @@ package host
 import (
 	"slices"
 
-	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/internal/members"
 )
 
 // A host that was removed from a group here, and is a member of no other one, is forgotten when it has been
@@ -45,23 +45,11 @@ func (h *Host) isDeparted(id uint64) bool {
 
 // needs reports whether a host is a member of the group, leads it, or is about to become a member.
 func (g *Group) needs(id uint64) bool {
-	if g.isMember(id) || g.life.status.Load().Leader == id {
-		return true
-	}
-	if hint := g.members.hint.Load(); hint != nil && hint.Role(id) != membership.None {
-		return true
-	}
-	r := g.roster()
-	return r != nil && r.Plan != nil && slices.ContainsFunc(r.Plan.Stages, func(steps []membership.Step) bool {
-		return slices.ContainsFunc(steps, func(s membership.Step) bool { return s.ID == id })
-	})
+	return g.isMember(id) || g.life.status.Load().Leader == id || g.counts().WillHave(id)
 }
 
 // hasRemoved reports whether a host was a member and was removed.
-func (g *Group) hasRemoved(id uint64) bool {
-	r := g.roster()
-	return r != nil && r.Role(id) == membership.None && slices.ContainsFunc(r.Removed, func(m membership.Member) bool { return m.ID == id })
-}
+func (g *Group) hasRemoved(id uint64) bool { return members.HasRemoved(g.roster(), id) }
 
 // forget makes a host unknown. Its read lane stays, for the day when it is known again.
 func (h *Host) forget(id uint64) {

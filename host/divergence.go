@@ -55,7 +55,7 @@ func (g *comparison) Voters() int {
 	if r := (*Group)(g).roster(); r != nil {
 		return len(r.Conf.Voters)
 	}
-	if b := g.members.founding.bound.Load(); b != nil {
+	if b := g.members.founding.Bound(); b != nil {
 		return len(*b)
 	}
 	return len((*Group)(g).memberIDs())

@@ -100,7 +100,7 @@ func (g *Group) transferLeadership() (again bool) {
 
 // reportFounding publishes how far the founding is, and holds commands until it takes them.
 func (g *Group) reportFounding() (again bool) {
-	if g.members.founding.founded {
+	if g.members.founding.IsFounded() {
 		return false
 	}
 	g.publishFounding()

@@ -167,8 +167,8 @@ var causeTests = []causeTest{
 	}, end: func(l *testHost) { l.silenceBut(l.timeouts(l.config.bounds().Refused())) }},
 	{code: diagnosis.CodeIdentityRefused, way: "another directory is bound", open: openFollower, begin: func(l *testHost) {
 		l.hears(l.clock.livedAtBeat(), 3)
-		l.group.members.founding.refuses.Store(&[]uint64{3})
-	}, end: func(l *testHost) { l.group.members.founding.refuses.Store(nil) }},
+		l.group.members.refuses.Store(&[]uint64{3})
+	}, end: func(l *testHost) { l.group.members.refuses.Store(nil) }},
 	{code: diagnosis.CodeIdentityRefused, way: "the group has stopped for it", open: openLone, begin: func(l *testHost) {
 		l.group.fail(&refusedDirectoryError{errors.New("another directory")})
 	}, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
@@ -184,14 +184,14 @@ var causeTests = []causeTest{
 		l := openTestHost(t, 3)
 		t.Cleanup(func() { _ = l.Close(over()) })
 		return l
-	}, begin: func(l *testHost) { l.silence(3) }, end: func(l *testHost) { l.group.members.founding.founded = true; l.group.publishFounding() }},
+	}, begin: func(l *testHost) { l.silence(3) }, end: func(l *testHost) { l.group.members.founding.Restore(nil, 0); l.group.publishFounding() }},
 	{code: diagnosis.CodeNotAdded, open: openFollower, begin: func(l *testHost) {
 		r := *l.group.roster()
 		r.Members = slices.Clone(r.Members)
 		r.Members[1].Incarnation = incarnationOf(9)
 		l.group.members.joins = true
 		l.group.life.roleTimes.Opened.Store(0)
-		l.group.members.roster.Store(&r)
+		l.group.members.rosters.Set(&r, 0)
 	}, end: func(l *testHost) {
 		r := *l.group.roster()
 		r.Members[1].Incarnation = l.incarnation()

@@ -75,7 +75,7 @@ func manualLeader(b *testing.B, f FlightRecorder) loaded {
 		b.Fatal(err)
 	}
 	for range 1000 {
-		if e.tick(); g.takesCommands() {
+		if e.tick(); g.members.founding.TakesCommands() {
 			return loaded{e, g}
 		}
 	}

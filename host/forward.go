@@ -112,7 +112,7 @@ func (g *Group) proposeFrame(f *proposals.Frame) (why proposals.Why) {
 	switch st := g.core.node.BasicStatus(); {
 	case st.RaftState != raft.StateLeader || st.Term != f.Term:
 		return proposals.NoLeader
-	case !g.takesCommands():
+	case !g.members.founding.TakesCommands():
 		return proposals.NotFounded
 	}
 	copies := g.copiesOf(f.From)

@@ -14,25 +14,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
-	"pgregory.net/rapid"
 )
-
-// What hosts tell each other about a group is decoded again, and bytes that are cut are refused.
-func TestRefusalCodec(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		r := refusal{rapid.Uint64().Draw(t, "group"), transport.Incarnation{1, 15: rapid.Byte().Draw(t, "incarnation")}}
-		if back, err := decodeRefusal(r.encode()); err != nil || back != r {
-			t.Fatalf("%v became %v (%v)", r, back, err)
-		}
-		cut := r.encode()[:rapid.IntRange(1, len(r.encode())-1).Draw(t, "cut")]
-		if back, err := decodeRefusal(cut); err == nil {
-			t.Fatalf("%x is accepted as %v", cut, back)
-		}
-		if back, err := decodeStranger(encodeStranger(r.group)); err != nil || back != r.group {
-			t.Fatalf("group %d became %d (%v)", r.group, back, err)
-		}
-	})
-}
 
 // openUnmet opens host 1 of three, with a group, and with no other host met.
 func openUnmet(t *testing.T) *testHost {

@@ -152,12 +152,12 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	} else {
 		store.Begin((*storageGroup)(g), nil)
 	}
-	if !g.members.founding.founded {
-		if g.setBound(); g.members.founding.bound.Load() == nil && !g.members.joins {
+	if !g.members.founding.IsFounded() {
+		if g.setBound(); g.members.founding.Bound() == nil && !g.members.joins {
 			g.countUnfounded(true)
 		}
 	}
-	g.leadership.resuming.voted = g.members.founding.bound.Load() != nil && (g.core.hard.Vote == g.self || g.isAlone())
+	g.leadership.resuming.voted = g.members.founding.Bound() != nil && (g.core.hard.Vote == g.self || g.isAlone())
 	g.snapshots.Schedule(g.snapshots.Growth.Applied())
 	g.publishFounding()
 	g.publish()

@@ -5,8 +5,15 @@ import (
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/transport"
+)
+
+// What hosts tell each other when they meet, in bodies of kind transport.Control: greeting 1 │ flags u8.
+const (
+	greetsAll byte = 1 // every other host is met
+	greetsAsk byte = 2 // answer this
 )
 
 // meet is called for everything that arrives from a host.
@@ -50,7 +57,7 @@ func (h *Host) wakeUnfounded() {
 	}
 	var w sched.Woken
 	for _, g := range h.groups.all() {
-		if g.members.founding.bound.Load() == nil {
+		if g.members.founding.Bound() == nil {
 			w.Add(&g.seat)
 		}
 	}
@@ -122,7 +129,7 @@ func (h *inbound) AdmittedBy(by uint64) {
 // cannot be founded with it, and was probably founded with its lost directory. One host that refuses is not
 // enough: it may have recorded the wrong one of two directories.
 func (g *Group) stopIfRefused() {
-	if g.members.founding.bound.Load() != nil || g.Err() != nil || g.members.joins {
+	if g.members.founding.Bound() != nil || g.Err() != nil || g.members.joins {
 		return
 	}
 	var by []uint64
@@ -154,19 +161,19 @@ func (h *Host) takeGreeting(from uint64, body []byte) error {
 
 // takeRefusal takes that a member refuses this host.
 func (h *Host) takeRefusal(from uint64, body []byte) error {
-	r, err := decodeRefusal(body)
+	r, err := members.DecodeRefusal(body)
 	if err != nil {
 		return err
 	}
-	if g := h.groups.get(r.group); g != nil {
-		g.refusedBy(from, r.bound)
+	if g := h.groups.get(r.Group); g != nil {
+		g.refusedBy(from, r.Bound)
 	}
 	return nil
 }
 
 // takeStranger takes that this host is no member of a group.
 func (h *Host) takeStranger(from uint64, body []byte) error {
-	group, err := decodeStranger(body)
+	group, err := members.DecodeStranger(body)
 	if err != nil {
 		return err
 	}
@@ -178,11 +185,11 @@ func (h *Host) takeStranger(from uint64, body []byte) error {
 
 // takeRemoval takes that a group has removed this host's directory.
 func (h *Host) takeRemoval(from uint64, body []byte) error {
-	r, err := decodeRemoval(body)
+	r, err := members.DecodeRemoved(body)
 	if err != nil {
 		return err
 	}
-	if g := h.groups.get(r.group); g != nil {
+	if g := h.groups.get(r.Group); g != nil {
 		g.removedBy(from, r)
 	}
 	return nil
@@ -209,7 +216,7 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 	}
 	var other *Group
 	for _, g := range h.groups.all() {
-		switch i, bound := g.boundTo(peer.ID); {
+		switch i, bound := g.counts().BoundTo(peer.ID); {
 		case bound && i == peer.Incarnation:
 			return nil
 		case bound:
@@ -220,7 +227,7 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 		return nil
 	}
 	h.trust.admission.TurnAway(peer)
-	bound, _ := other.boundTo(peer.ID)
+	bound, _ := other.counts().BoundTo(peer.ID)
 	return identity.RefuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or start the host with Joins set, and replace the lost directory by its new one (Plan, ReplaceMember)",
 		peer.ID, remote, peer.Incarnation, other.id, bound)
 }

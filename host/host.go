@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/internal/pulse"
@@ -107,7 +108,7 @@ type hostTrust struct {
 	directory *identity.Directory
 	admission *identity.Admission
 	authority authority
-	keys      keys
+	keys      members.Keys
 	tokens    plans.Tokens // that this host was given
 }
 

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
@@ -54,9 +53,9 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	}
 	g.writes.storage.Conf = answer.Snapshot.Metadata.ConfState
 	g.writes.discarding.handed = max(g.writes.discarding.handed, p.ID.Index)
-	g.members.noted = slices.DeleteFunc(g.members.noted, func(e notedEntry) bool { return e.index <= p.ID.Index })
+	g.members.noted.DropThrough(p.ID.Index)
 	block, err := entry.DecodeBlock(p.Manifest.Host)
-	if err == nil && g.members.founding.founded {
+	if err == nil && g.members.founding.IsFounded() {
 		g.takeRoster(block.Roster)
 	} else if err == nil {
 		if err = g.takeFounding(&block); err == nil {

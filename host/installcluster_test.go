@@ -158,7 +158,7 @@ func (c *installCluster) start() *installCluster {
 }
 
 // takesCommandsNow reports whether the group is founded, as far as its last turn knew.
-func (g *Group) takesCommandsNow() bool { return g.members.founding.founded }
+func (g *Group) takesCommandsNow() bool { return g.members.founding.IsFounded() }
 
 func (h *installHost) start() {
 	h.all.t.Helper()

@@ -6,7 +6,7 @@ import "github.com/millrace/millrace/host/internal/identity"
 // of the group yet.
 func (g *Group) openJoined() error {
 	ids := g.config.Members
-	g.members.ids.Store(&ids)
+	g.members.rosters.SetIDs(ids)
 	fsys := g.host.env.fs
 	_, found, err := identity.ReadJoined(fsys, g.host.config.Dir, g.id)
 	if err != nil {
@@ -26,7 +26,7 @@ func (g *Group) openJoined() error {
 // noteJoins forgets the founding list of the configuration on a member that joins: the log has it.
 func (g *Group) noteJoins() error {
 	if g.members.joins {
-		g.members.ids.Store(new([]uint64))
+		g.members.rosters.SetIDs(nil)
 	}
 	return nil
 }

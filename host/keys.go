@@ -3,18 +3,15 @@ package host
 import (
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/entry"
-	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
 
-// keys bind each member to the key of its certificate. The CA says that a certificate names a member; the
+// Keys bind each member to the key of its certificate. The CA says that a certificate names a member; the
 // group says with which key that member comes. So a second certificate for one id, issued by mistake or for
 // another cluster of the same CA, is refused, and a renewed one with the same key is not.
 //
@@ -26,15 +23,6 @@ import (
 // A member that was down while a host changed its key asks the others for a later roster when it refuses its
 // leader (rosterquery.go). If all others have changed theirs meanwhile, or a host comes back with a key that
 // it has never named, an operator accepts the key (AcceptKey).
-type keys struct {
-	announcing atomic.Bool // this host may have to name its key in a group
-
-	mu       sync.Mutex
-	came     map[uint64]identity.NewDirectory // with which a host was admitted last
-	refused  map[uint64]membership.Key        // for which a host was refused last
-	accepted map[uint64]membership.Key        // by an operator
-	unbound  map[groupMember]string           // why a member is bound to no key, as it was logged last
-}
 
 // keyed is a transport that proves with a key.
 type keyed interface {
@@ -50,50 +38,13 @@ func (h *Host) ownKey() (presented, wanted membership.Key) {
 	return presented, wanted
 }
 
-// note keeps the key with which a host was admitted.
-func (k *keys) note(peer transport.Introduction) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if now := (identity.NewDirectory{Incarnation: peer.Incarnation, Key: peer.Key}); k.came[peer.ID] != now {
-		if k.came == nil {
-			k.came = map[uint64]identity.NewDirectory{}
-		}
-		k.came[peer.ID] = now
-	}
-	delete(k.refused, peer.ID)
-}
-
-// presented returns the key with which a directory of a host was admitted last; zero if it was not in this
-// life.
-func (k *keys) presented(id uint64, i transport.Incarnation) (key membership.Key) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if d := k.came[id]; d.Incarnation == i {
-		return d.Key
-	}
-	return key
-}
-
-func (k *keys) isAccepted(id uint64, key membership.Key) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return !key.IsZero() && k.accepted[id] == key
-}
-
 // rejectKey rejects a host that has the directory of a member and another key.
 func (h *Host) rejectKey(peer transport.Introduction, remote string) error {
 	g, bound := h.boundToOtherKey(peer)
 	if g == nil {
 		return nil
 	}
-	h.trust.keys.mu.Lock()
-	if h.trust.keys.refused == nil {
-		h.trust.keys.refused = map[uint64]membership.Key{}
-	}
-	if len(h.trust.keys.refused) < identity.MaxHosts {
-		h.trust.keys.refused[peer.ID] = peer.Key
-	}
-	h.trust.keys.mu.Unlock()
+	h.trust.keys.Refuse(peer.ID, peer.Key)
 	return fmt.Errorf("host %d, which speaks from %s, has a certificate with the key %v, and group %d has bound it to the key %v; a new key must be given to a host while it runs, so that it can name it to the others; if the certificate is the right one, accept it on this host (Host.AcceptKey), or else put the old one back",
 		peer.ID, remote, membership.Key(peer.Key), g.id, bound)
 }
@@ -101,24 +52,13 @@ func (h *Host) rejectKey(peer transport.Introduction, remote string) error {
 // boundToOtherKey returns a group that has bound the directory of a peer to another key than the peer has.
 func (h *Host) boundToOtherKey(peer transport.Introduction) (*Group, membership.Key) {
 	key := membership.Key(peer.Key)
-	if presented, _ := h.ownKey(); presented.IsZero() || h.trust.keys.isAccepted(peer.ID, key) {
+	if presented, _ := h.ownKey(); presented.IsZero() || h.trust.keys.IsAccepted(peer.ID, key) {
 		return nil, key // this host has no TLS, so no other one proves anything
 	}
 	for _, g := range h.groups.all() {
-		r := g.roster()
-		if r == nil {
-			continue
+		if bound, is := g.counts().OtherKey(peer.ID, peer.Incarnation, key); is {
+			return g, bound
 		}
-		m, ok := r.Member(peer.ID)
-		if !ok || m.Incarnation != peer.Incarnation || m.Keys.Accepts(key) {
-			continue
-		}
-		if later := g.members.hint.Load(); later != nil && later.Version > r.Version {
-			if m, ok := later.Member(peer.ID); ok && m.Incarnation == peer.Incarnation && m.Keys.Accepts(key) {
-				continue
-			}
-		}
-		return g, m.Keys[0]
 	}
 	return nil, key
 }
@@ -128,18 +68,10 @@ func (h *Host) boundToOtherKey(peer transport.Introduction) (*Group, membership.
 // while it was down. Make sure that you have made this certificate: the CA has signed it, and nothing else
 // says so. It returns an error if the host was not refused for its key. It is safe for concurrent use.
 func (h *Host) AcceptKey(id uint64) error {
-	k := &h.trust.keys
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	key, ok := k.refused[id]
+	key, ok := h.trust.keys.Accept(id)
 	if !ok {
 		return fmt.Errorf("millrace: host %d was not refused for its key by host %d; call it on the host whose log says that it refuses the key", id, h.config.ID)
 	}
-	if k.accepted == nil {
-		k.accepted = map[uint64]membership.Key{}
-	}
-	k.accepted[id] = key
-	delete(k.refused, id)
 	h.env.logger.Info("the key of a host is accepted", "host", h.config.ID, "peer", id, "key", key.String())
 	return nil
 }
@@ -156,7 +88,7 @@ func (h *inbound) Keeps(peer transport.Introduction) bool {
 
 // MayPresent implements transport.KeyReceiver: no group has bound this host to another key.
 func (h *inbound) MayPresent(key [32]byte) bool {
-	h.trust.keys.announcing.Store(true)
+	h.trust.keys.Announcing.Store(true)
 	for _, g := range h.groups.all() {
 		if r := g.roster(); r != nil {
 			if m, ok := r.Member(h.config.ID); ok && m.Incarnation == (*Host)(h).incarnation() && !m.Keys.Accepts(key) {
@@ -170,11 +102,11 @@ func (h *inbound) MayPresent(key [32]byte) bool {
 // announceKeys names this host's key in the groups that have bound it to another one, or to none. It is
 // called once in a heartbeat interval.
 func (h *Host) announceKeys() {
-	if !h.trust.keys.announcing.Load() {
+	if !h.trust.keys.Announcing.Load() {
 		return
 	}
 	presented, wanted := h.ownKey()
-	h.trust.keys.announcing.Store(false) // before the look: what changes after it sets it again
+	h.trust.keys.Announcing.Store(false) // before the look: what changes after it sets it again
 	if wanted.IsZero() {
 		return
 	}
@@ -188,7 +120,7 @@ func (h *Host) announceKeys() {
 		if !ok || m.Incarnation != h.incarnation() || m.Keys == (membership.Keys{wanted}) || m.Keys[0] == wanted && presented != wanted {
 			continue
 		}
-		h.trust.keys.announcing.Store(true)
+		h.trust.keys.Announcing.Store(true)
 		g.nameKey(membership.Rekey{ID: h.config.ID, Incarnation: m.Incarnation, Key: wanted})
 	}
 }
@@ -198,21 +130,10 @@ func (g *Group) nameKey(k membership.Rekey) {
 	g.askLeader(plans.RequestOf(g.self, append([]byte{entry.RekeyKind}, k.Encode()...)))
 }
 
-// groupMember is a member of a group.
-type groupMember struct{ group, id uint64 }
-
 // noteUnbound logs why a member is not bound to its key. The member names it again in each heartbeat
 // interval, so a cause is logged once.
 func (h *Host) noteUnbound(group, member uint64, cause string) {
-	k, m := &h.trust.keys, groupMember{group, member}
-	k.mu.Lock()
-	news := k.unbound[m] != cause
-	if k.unbound == nil {
-		k.unbound = map[groupMember]string{}
-	}
-	k.unbound[m] = cause
-	k.mu.Unlock()
-	if news {
+	if h.trust.keys.Unbound(group, member, cause) {
 		h.env.logger.Warn("the key of a member is not bound, so the group does not notice a second certificate for this member", "group", group, "host", h.config.ID, "member", member, "cause", cause)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/pulse"
@@ -83,11 +84,11 @@ func numbers(is uint64) [valueCount]uint64 {
 var recordLies = map[string]recordLie{
 	"greeting": {fields: func(*view) []uint64 { return []uint64{3} }, encode: func(_ *view, n []uint64) []byte { return []byte{control.Greeting, byte(n[0])} }},
 	"refusal": {fields: func(*view) []uint64 { return []uint64{theGroup, 7} }, encode: func(v *view, n []uint64) []byte {
-		return refusal{n[0], transport.Incarnation{byte(n[1]), byte(n[1] >> 60)}}.encode()
+		return members.Refusal{Group: n[0], Bound: transport.Incarnation{byte(n[1]), byte(n[1] >> 60)}}.Encode()
 	}},
-	"stranger": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte { return encodeStranger(n[0]) }},
+	"stranger": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: func(_ *view, n []uint64) []byte { return members.EncodeStranger(n[0]) }},
 	"removed": {fields: func(*view) []uint64 { return []uint64{theGroup, 1 << 63} }, encode: func(v *view, n []uint64) []byte {
-		return removal{n[0], n[1], v.toIncarnation}.encode()
+		return members.Removed{Group: n[0], Version: n[1], Incarnation: v.toIncarnation}.Encode()
 	}},
 	"applied question": {fields: func(v *view) []uint64 { return []uint64{theGroup, v.term, 1} }, encode: plainNumbers(control.AppliedQuestion)},
 	"applied answer":   {fields: func(v *view) []uint64 { return []uint64{theGroup, v.term, 1, v.committed} }, encode: plainNumbers(control.AppliedAnswer)},

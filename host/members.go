@@ -3,78 +3,28 @@ package host
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/founding"
+	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/transport"
 )
-
-// members is who the members of a group are, as this one has applied it. The entry found makes the first
-// roster, when founded is committed; then each entry that changes the configuration, or begins or cancels a
-// plan, makes another. It is in force on this member when the entry is handed out to be applied, in the core
-// and here at once. (An entry that changes the configuration is handed out only when it is durable on this
-// host's disk.)
-//
-// The apply lane may be behind: a snapshot that it captures has the roster of its own index. So the rosters
-// since the last entry that the machine has are kept.
-type members struct {
-	// Owned by the turn.
-	noted []notedEntry // of this host's log, that are not in force; by index
-
-	mu      sync.Mutex
-	rosters []*membership.Roster // the last one is in force; those before are for snapshots
-
-	roster  atomic.Pointer[membership.Roster] // in force; nil: the group is not founded
-	ids     atomic.Pointer[[]uint64]          // of its members; before, the founding list
-	joins   bool                              // this member was not, or not with this directory, among the founders
-	changed signal                            // the roster
-	time    apply.LogTime                     // of rosters: those are in force before the commands between them are applied
-
-	joinRefused atomic.Pointer[string] // why this host is not made a member; nil: it is one, or nothing was said
-
-	hint     atomic.Pointer[membership.Roster] // a later one, of another member (rosterquery.go)
-	hinted   atomic.Pointer[[]uint64]          // members that come with the directory of that one
-	leaderAt atomic.Int64                      // tick at which the leader was heard last, without pulses
-	removal  removalNotice
-}
-
-// notedEntry is an entry that will change the roster.
-type notedEntry struct {
-	index, term uint64
-	typ         raftpb.EntryType
-	data        []byte
-}
 
 // noteMembers notes the entries among those that are appended to this host's log, and forgets those that they
 // replace.
 func (g *Group) noteMembers(entries []raftpb.Entry) {
-	if len(entries) == 0 {
-		return
-	}
-	m := &g.members
-	if n := len(m.noted); n > 0 && m.noted[n-1].index >= entries[0].Index {
-		m.dropFrom(entries[0].Index)
+	replaced, noted := g.members.noted.Append(entries)
+	if replaced {
 		g.want(dutyPlan) // it waits for those that were noted
 	}
-	for i := range entries {
-		if e := &entries[i]; e.Type != raftpb.EntryNormal && entry.IsMemberEntry(e.Type, e.Data) {
-			m.noted = append(m.noted, notedEntry{e.Index, e.Term, e.Type, e.Data})
-			g.want(dutySkips)
-		}
+	if noted {
+		g.want(dutySkips)
 	}
-}
-
-// dropFrom forgets what was noted at and above an index.
-func (m *members) dropFrom(index uint64) {
-	m.noted = slices.DeleteFunc(m.noted, func(e notedEntry) bool { return e.index >= index })
 }
 
 // readMembers notes what this host's log has behind an index when the group is opened.
@@ -93,29 +43,27 @@ func (g *Group) readMembers(after uint64) error {
 // forgetMembers forgets what was noted and is not in the log any more, when the core was started again from
 // the log.
 func (g *Group) forgetMembers() {
-	g.members.noted = slices.DeleteFunc(g.members.noted, func(e notedEntry) bool {
-		term, ok := g.core.node.EntryTerm(e.index)
-		return !ok || term != e.term
+	g.members.noted.Keep(func(e *raftpb.Entry) bool {
+		term, ok := g.core.node.EntryTerm(e.Index)
+		return ok && term == e.Term
 	})
 }
 
 // commitMembers puts in force what was noted through an index. It is part of a turn, and comes before the
 // entries are handed to the state machine.
 func (g *Group) commitMembers(through uint64) {
-	m := &g.members
-	n := 0
-	for n < len(m.noted) && m.noted[n].index <= through {
-		g.commitMember(&m.noted[n])
-		n++
+	now := g.members.noted.Through(through)
+	for i := range now {
+		g.commitMember(&now[i])
 	}
-	if n > 0 {
-		m.noted = slices.Delete(m.noted, 0, n)
+	if len(now) > 0 {
+		g.members.noted.DropThrough(through)
 		g.want(dutyPlan)
 	}
 }
 
-func (g *Group) commitMember(e *notedEntry) {
-	if entry.IsSkip(e.typ, e.data) {
+func (g *Group) commitMember(e *raftpb.Entry) {
+	if entry.IsSkip(e.Type, e.Data) {
 		g.orderSkip(e)
 		return
 	}
@@ -124,7 +72,7 @@ func (g *Group) commitMember(e *notedEntry) {
 		g.noteIgnored(e, fmt.Errorf("the group is not founded"))
 		return
 	}
-	if e.index <= now.Version {
+	if e.Index <= now.Version {
 		return // a snapshot has it
 	}
 	next, err := g.nextRoster(now, e)
@@ -137,8 +85,8 @@ func (g *Group) commitMember(e *notedEntry) {
 
 // nextRoster returns the roster after an entry, and puts a change of the configuration in force in the core.
 // An entry that changes nothing does so on every member, and the core does not learn of it.
-func (g *Group) nextRoster(now *membership.Roster, e *notedEntry) (*membership.Roster, error) {
-	next, changes, err := entry.RosterAfter(now, &raftpb.Entry{Index: e.index, Term: e.term, Type: e.typ, Data: e.data})
+func (g *Group) nextRoster(now *membership.Roster, e *raftpb.Entry) (*membership.Roster, error) {
+	next, changes, err := entry.RosterAfter(now, e)
 	if err != nil {
 		return next, err
 	}
@@ -146,14 +94,14 @@ func (g *Group) nextRoster(now *membership.Roster, e *notedEntry) (*membership.R
 	for i, cc := range changes {
 		if have := g.core.node.ApplyConfChange(cc); i == len(changes)-1 && have.Equivalent(next.Conf) != nil {
 			g.fail(fmt.Errorf("millrace: after entry %d the core of group %d has configuration %s, and its host %s; this is a bug",
-				e.index, g.id, raft.DescribeConfState(*have), raft.DescribeConfState(next.Conf)))
+				e.Index, g.id, raft.DescribeConfState(*have), raft.DescribeConfState(next.Conf)))
 		}
 	}
 	return next, nil
 }
 
-func (g *Group) noteIgnored(e *notedEntry, why error) {
-	g.host.env.logger.Warn("an entry changes no members, as on every member", "group", g.id, "host", g.self, "index", e.index, "cause", why)
+func (g *Group) noteIgnored(e *raftpb.Entry, why error) {
+	g.host.env.logger.Warn("an entry changes no members, as on every member", "group", g.id, "host", g.self, "index", e.Index, "cause", why)
 }
 
 // setRoster puts a roster in force. From then on every part of the host may ask for its members, so they
@@ -161,26 +109,9 @@ func (g *Group) noteIgnored(e *notedEntry, why error) {
 // parts do then is in wiring.go.
 func (g *Group) setRoster(next *membership.Roster) {
 	g.host.learnMembers(next)
-	m := &g.members
-	m.mu.Lock()
-	was := m.roster.Load()
-	if m.rosters = append(m.rosters, next); was == nil || next.Version <= was.Version {
-		m.rosters = []*membership.Roster{next}
-	}
-	m.trim(g.machine.apply.applied.Load())
-	m.mu.Unlock()
-	m.roster.Store(next)
-	ids := next.IDs()
-	m.ids.Store(&ids)
-	m.time.Note(next.Time, g.now())
+	was := g.members.rosters.Set(next, g.machine.apply.applied.Load())
+	g.members.time.Note(next.Time, g.now())
 	g.rosterChanged(was, next)
-}
-
-// dropHint forgets a hint that is not later than a roster.
-func (m *members) dropHint(now *membership.Roster) {
-	if h := m.hint.Load(); h != nil && h.Version <= now.Version {
-		m.hint.Store(nil)
-	}
 }
 
 // confWords returns the members of a configuration for a line of the log.
@@ -196,37 +127,12 @@ func confWords(c raftpb.ConfState) (args []any) {
 	return args
 }
 
-// trim drops the rosters before the one that is in force after an entry.
-func (m *members) trim(applied uint64) {
-	for len(m.rosters) > 1 && m.rosters[1].Version <= applied {
-		m.rosters = slices.Delete(m.rosters, 0, 1)
-	}
-}
-
-// rosterAt returns the roster after an entry that is applied.
-func (m *members) rosterAt(index uint64) *membership.Roster {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var at *membership.Roster
-	for _, r := range m.rosters {
-		if r.Version <= index {
-			at = r
-		}
-	}
-	return at
-}
-
 // roster returns the roster in force, or nil if the group is not founded.
-func (g *Group) roster() *membership.Roster { return g.members.roster.Load() }
+func (g *Group) roster() *membership.Roster { return g.members.rosters.Now() }
 
 // memberIDs returns the ids of the members, voters and learners; before the group is founded, its founding
 // list. Any goroutine may call it.
-func (g *Group) memberIDs() []uint64 {
-	if ids := g.members.ids.Load(); ids != nil {
-		return *ids
-	}
-	return nil
-}
+func (g *Group) memberIDs() []uint64 { return g.members.rosters.IDs() }
 
 // voters returns the members that the core counts, in either half of a joint configuration.
 func (g *Group) voters() []uint64 {
@@ -255,17 +161,10 @@ func (g *Group) foundRoster(b entry.Binding) {
 	g.setRoster(b.Roster())
 }
 
-// boundTo returns the directory that the group has bound a member to, if it has: by its roster, or before
-// that by the entry found in this host's log.
-func (g *Group) boundTo(id uint64) (i transport.Incarnation, bound bool) {
-	if r := g.roster(); r != nil {
-		m, ok := r.Member(id)
-		return m.Incarnation, ok
-	}
-	if b := g.members.founding.bound.Load(); b != nil {
-		return b.Of(id)
-	}
-	return i, false
+// counts is what this member goes by when it decides who counts. Any goroutine may call it.
+func (g *Group) counts() members.View {
+	m := &g.members
+	return members.View{Self: g.self, Bound: m.founding.Bound(), Roster: m.rosters.Now(), Hint: m.rosters.Hint()}
 }
 
 // isQuorum reports whether the members for which is returns true are a quorum. Any goroutine may call it.
@@ -289,64 +188,68 @@ func (g *Group) stopIfRemoved(was, now *membership.Roster) {
 		return
 	}
 	if before, is := was.Member(g.self); is && before.Incarnation == g.host.incarnation() {
-		g.fail(&removedError{group: g.id, self: g.self, index: now.Version})
+		g.fail(&members.RemovedError{Group: g.id, Self: g.self, Index: now.Version})
 	}
 }
 
 // removedBy is told by another host that this one's directory was removed. It may never have applied that it
 // was added.
-func (g *Group) removedBy(member uint64, r removal) {
+func (g *Group) removedBy(member uint64, r members.Removed) {
 	now := g.roster()
 	// A founder that was closed early may not know that the group is founded, but its log binds it.
-	mayBe := now != nil && r.version > now.Version || now == nil && (g.members.joins || g.members.founding.bound.Load() != nil)
-	if r.incarnation != g.host.incarnation() || !mayBe {
+	mayBe := now != nil && r.Version > now.Version || now == nil && (g.members.joins || g.members.founding.Bound() != nil)
+	if r.Incarnation != g.host.incarnation() || !mayBe {
 		return // it is about another directory, or late
 	}
 	if !g.believesRemoval(member) {
 		return
 	}
-	g.fail(fmt.Errorf("%w; host %d says so", &removedError{group: g.id, self: g.self, index: r.version}, member))
+	g.fail(fmt.Errorf("%w; host %d says so", &members.RemovedError{Group: g.id, Self: g.self, Index: r.Version}, member))
 }
 
 // adoptFounders makes the founding list of the log that of a new member, and its configuration the one that
 // the log begins with.
 func (g *Group) adoptFounders() {
-	b := g.members.founding.bound.Load()
+	b := g.members.founding.Bound()
 	if b == nil || g.roster() != nil || len(g.writes.storage.Conf.Voters) > 0 {
 		return
 	}
 	ids := b.IDs()
 	g.host.learnHosts(ids)
-	g.members.ids.Store(&ids)
+	g.members.rosters.SetIDs(ids)
 	g.writes.storage.Conf = raftpb.ConfState{Voters: ids}
 	for _, id := range ids {
 		g.core.node.ApplyConfChange(raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: id})
 	}
 }
 
-// removedError is why a member that was removed has stopped.
-type removedError struct{ group, self, index uint64 }
-
-func (e *removedError) Error() string {
-	return fmt.Sprintf("millrace: host %d was removed from group %d by entry %d of its log; remove its data with Host.RemoveGroup, or its directory if it has no other groups; the host can join again with an empty directory and another id", e.self, e.group, e.index)
-}
-
-// Is makes errors.Is(err, ErrMemberRemoved) hold.
-func (e *removedError) Is(target error) bool { return target == outcome.ErrMemberRemoved }
-
 // groupMembers says who counts in a group, how that began, and how it is to change.
 type groupMembers struct {
-	members
-	founding   founding
+	rosters members.Rosters
+	noted   members.Noted // owned by the turn
+	joins   bool          // this member was not, or not with this directory, among the founders
+	changed signal        // the roster
+	time    apply.LogTime // of rosters: those are in force before the commands between them are applied
+
+	joinRefused atomic.Pointer[string] // why this host is not made a member; nil: it is one, or nothing was said
+
+	refuses      atomic.Pointer[[]uint64] // members that come with another directory; nil: none
+	refusesSince atomic.Int64             // refuses is not empty since then
+	hinted       atomic.Pointer[[]uint64] // members that come with the directory of a later roster
+	refusedAt    int64                    // tick of the turn at which a refusal was sent last
+	told         []uint64                 // members that were refused; owned by the turn
+
+	leaderAt         atomic.Int64 // tick at which the leader was heard last, without pulses
+	removal          members.Removal
+	withoutAuthority atomic.Bool // changed by the turn only
+	lostAt           int64       // when it was opened without
+
+	founding   founding.Group
 	plan       planned
 	executions plans.Executions
-
-	refusesSince     atomic.Int64 // refuses is not empty since then
-	withoutAuthority atomic.Bool  // changed by the turn only
-	lostAt           int64        // when it was opened without
 }
 
 func (m *groupMembers) init(g *Group) {
-	m.founding.reached.Store(new(diagnosis.Founding))
+	m.founding.Init((*foundingLog)(g))
 	m.executions.Init((*planMember)(g), g.id, g.self, &g.host.changes.executing)
 }

@@ -7,7 +7,7 @@ import (
 
 // Founding says how far the founding of the group is. It never waits for the group.
 func (g *Group) Founding() diagnosis.Founding {
-	f := *g.members.founding.reached.Load()
+	f := g.members.founding.Reached()
 	if f.Joins = g.members.joins && !g.isBoundHere(); f.Joins {
 		if why := g.members.joinRefused.Load(); why != nil {
 			f.JoinRefused = *why
@@ -15,7 +15,7 @@ func (g *Group) Founding() diagnosis.Founding {
 			f.JoinRefused = g.host.network.handshakes.refusals()
 		}
 	}
-	if r := g.members.founding.refuses.Load(); r != nil {
+	if r := g.members.refuses.Load(); r != nil {
 		for _, id := range *r {
 			if !g.hasRemoved(id) {
 				f.Refused = append(f.Refused, id)

@@ -64,7 +64,7 @@ func objectMember(t interface{ Fatal(...any) }, m *keepMachine, ids ...object.ID
 	s.group, s.table = g, session.New(s.options.Sessions)
 	s.compare()
 	r := membership.Founded([]membership.Member{{ID: 1}, {ID: 2}, {ID: 3}})
-	g.members.rosters = []*membership.Roster{r}
+	g.members.rosters.Set(r, 0)
 	k, err := objects.New(objects.Settings{Group: 1, Self: 1, FS: crashfs.New(), Dir: "/objects", Options: object.Options{MaxSets: 6}}, loneMember{(*objectGroup)(g)}, nil)
 	if err != nil {
 		t.Fatal(err)

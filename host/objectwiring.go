@@ -187,7 +187,7 @@ func (g *objectGroup) Stamp() (_ time.Duration, due bool) { return (*Group)(g).s
 
 func (g *objectGroup) Roster() *membership.Roster { return (*Group)(g).roster() }
 
-func (g *objectGroup) RosterAt(index uint64) *membership.Roster { return g.members.rosterAt(index) }
+func (g *objectGroup) RosterAt(index uint64) *membership.Roster { return g.members.rosters.At(index) }
 
 func (g *objectGroup) Work(doing string, piece func() (more bool)) (enqueue func()) {
 	return (*bulkHost)(g.host).Work((*bulkGroup)(g), doing, piece)

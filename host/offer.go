@@ -60,11 +60,11 @@ func (g *Group) rejectBatch(batch []proposal) error {
 	switch st := g.core.node.BasicStatus(); {
 	case g.Halted() != nil:
 		return g.Halted()
-	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.bound.Load() == nil:
+	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.Bound() == nil:
 		return g.notFounded()
 	case st.RaftState != raft.StateLeader:
 		return g.host.notLeader(st.Lead)
-	case !g.takesCommands():
+	case !g.members.founding.TakesCommands():
 		return g.notFounded()
 	case !g.proposals.hasCommands && !g.proposals.hasSpace(proposalBytes(batch)): // calls are counted already
 		g.noteOverload(len(batch))

@@ -55,7 +55,7 @@ func (g *Group) rejectWish() string {
 		return "this member does not lead"
 	case st.LeadTransferee != raft.None || g.core.at.ticks < g.leadership.stalls.actAfter:
 		return "another hand-over is under way, or was a moment ago"
-	case r == nil || r.Plan != nil || r.IsJoint() || len(g.members.noted) > 0:
+	case r == nil || r.Plan != nil || r.IsJoint() || g.members.noted.Any():
 		return "the members change"
 	}
 	return ""

@@ -229,7 +229,7 @@ func TestTheBestLevelMemberGetsTheLeadership(t *testing.T) {
 		}
 		r := *p.group.roster()
 		r.Plan = &membership.Plan{}
-		p.group.members.roster.Store(&r)
+		p.group.members.rosters.Set(&r, 0)
 		if why := p.group.rejectWish(); why != "the members change" {
 			t.Errorf("a plan is under way, and the leader does not hand over because of %q", why)
 		}
@@ -238,7 +238,7 @@ func TestTheBestLevelMemberGetsTheLeadership(t *testing.T) {
 		p := openPlaced(t, two)
 		r := *p.group.roster()
 		r.Plan = &membership.Plan{}
-		p.group.members.roster.Store(&r)
+		p.group.members.rosters.Set(&r, 0)
 		if told := p.pass(ledLong + 40); told != nil {
 			t.Errorf("a plan is under way, and the leader hands over to %v", told)
 		}
@@ -283,7 +283,7 @@ func TestStepsAreBounded(t *testing.T) {
 	roster := membership.Founded([]membership.Member{{ID: 1}, {ID: 2}, {ID: 3}})
 	for range groups {
 		g := &Group{member: member{self: 1, host: l.Host}}
-		g.members.roster.Store(roster)
+		g.members.rosters.Set(roster, 0)
 		g.life.roleTimes.Begin(0)
 		g.life.roleTimes.Leads.Store(0)
 		l.changes.placer.add(g)

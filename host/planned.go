@@ -66,7 +66,7 @@ func (g *Group) stepPlan() {
 	}
 	c, ok := r.NextStage()
 	switch {
-	case len(g.members.noted) > 0:
+	case g.members.noted.Any():
 		return
 	case r.Plan == nil && !r.IsJoint():
 		g.planJoin(r)
@@ -161,7 +161,7 @@ func (g *Group) takePlan(r *membership.Roster, q plans.Request) {
 		}
 		return
 	}
-	if len(g.members.noted) > 0 {
+	if g.members.noted.Any() {
 		return // it asks again
 	}
 	var err error

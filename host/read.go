@@ -178,7 +178,7 @@ func (g *Group) confirmReads(rd raft.Ready) {
 	for _, s := range rd.ReadStates {
 		promise := time.Duration(0)
 		if g.mayLease() {
-			promise = g.members.founding.promise
+			promise = g.members.founding.Promise()
 		}
 		g.reads.round.Confirmed(binary.LittleEndian.Uint64(s.RequestCtx), s.Index, g.core.node.BasicStatus().Term, promise)
 	}
@@ -189,5 +189,5 @@ func (g *Group) confirmReads(rd raft.Ready) {
 
 // mayLease reports whether this member may have a lease now.
 func (g *Group) mayLease() bool {
-	return g.config.Leases && g.members.founding.founded && g.core.node.MayLease()
+	return g.config.Leases && g.members.founding.IsFounded() && g.core.node.MayLease()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -114,8 +115,8 @@ func TestPulseBeforeTheFirstTick(t *testing.T) {
 // No control record stops a group that is founded, or moves more than what it is for.
 func FuzzControl(f *testing.F) {
 	f.Add([]byte{control.Greeting, greetsAsk | greetsAll}, uint8(2))
-	f.Add(refusal{theGroup, transport.Incarnation{1}}.encode(), uint8(2))
-	f.Add(encodeStranger(theGroup), uint8(3))
+	f.Add(members.Refusal{Group: theGroup, Bound: transport.Incarnation{1}}.Encode(), uint8(2))
+	f.Add(members.EncodeStranger(theGroup), uint8(3))
 	f.Add(appliedRecord{group: theGroup, term: 1, number: 7}.encode(control.AppliedQuestion), uint8(2))
 	f.Add(appliedRecord{group: theGroup, term: 1, number: 7, applied: 1 << 60}.encode(control.AppliedAnswer), uint8(3))
 	f.Add([]byte{}, uint8(2))
@@ -123,7 +124,7 @@ func FuzzControl(f *testing.F) {
 	f.Add(plans.Answer{Group: theGroup, ID: [16]byte{1}, Why: "no"}.Encode(), uint8(2))
 	f.Add([]byte{control.RosterQuestion, theGroup, 0}, uint8(3))
 	f.Add(append([]byte{control.RosterAnswer, theGroup}, rosterOf(1<<63, 1, 2, 3).Encode()...), uint8(3))
-	f.Add(removal{theGroup, 1 << 63, transport.Incarnation{1}}.encode(), uint8(2))
+	f.Add(members.Removed{Group: theGroup, Version: 1 << 63, Incarnation: transport.Incarnation{1}}.Encode(), uint8(2))
 	f.Fuzz(func(t *testing.T, body []byte, from uint8) {
 		l := openTestHost(t, 3)
 		l.lead()

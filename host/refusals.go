@@ -7,7 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
-	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -20,73 +20,26 @@ import (
 func (g *Group) setRefuses() {
 	g.host.network.handshakes.refusing.Lock()
 	defer g.host.network.handshakes.refusing.Unlock()
-	refuses, hinted := g.refusedMembers()
+	refuses, hinted := g.counts().Refused(g.host.trust.admission.Incarnation)
 	g.members.hinted.Store(&hinted)
 	if refuses == nil {
-		g.members.founding.refuses.Store(nil)
+		g.members.refuses.Store(nil)
 		return
 	}
-	if g.members.founding.refuses.Load() == nil {
+	if g.members.refuses.Load() == nil {
 		g.members.refusesSince.Store(g.host.clock.livedAtBeat())
 	}
-	g.members.founding.refuses.Store(&refuses)
-}
-
-// refusedMembers returns the members that do not count: those that were removed, and those that have come
-// with another directory.
-func (g *Group) refusedMembers() (refuses, hinted []uint64) {
-	r, b := g.roster(), g.members.founding.bound.Load()
-	isOther := func(id uint64, bound transport.Incarnation) bool {
-		came, known := g.host.trust.admission.Incarnation(id)
-		return known && id != g.self && came != bound
-	}
-	if b != nil {
-		for _, m := range *b {
-			isMember := r != nil && r.Role(m.ID) != membership.None
-			came, _ := g.host.trust.admission.Incarnation(m.ID)
-			switch {
-			case isMember:
-			case g.isHinted(m.ID, came) && r == nil && isOther(m.ID, m.Incarnation):
-				hinted = append(hinted, m.ID)
-			case r == nil && isOther(m.ID, m.Incarnation):
-				refuses = append(refuses, m.ID)
-			}
-		}
-	}
-	if r == nil {
-		return refuses, hinted
-	}
-	for _, m := range r.Members {
-		came, _ := g.host.trust.admission.Incarnation(m.ID)
-		switch {
-		case !isOther(m.ID, m.Incarnation):
-		case g.isHinted(m.ID, came):
-			hinted = append(hinted, m.ID)
-		default:
-			refuses = append(refuses, m.ID)
-		}
-	}
-	for _, m := range r.Removed {
-		came, _ := g.host.trust.admission.Incarnation(m.ID)
-		switch {
-		case r.Role(m.ID) != membership.None || m.ID == g.self:
-		case g.isHinted(m.ID, came):
-			hinted = append(hinted, m.ID)
-		default:
-			refuses = append(refuses, m.ID)
-		}
-	}
-	return refuses, hinted
+	g.members.refuses.Store(&refuses)
 }
 
 // mayVote reports whether a promise of this member may count: its directory is bound, or every member that is
 // to found the group knows it.
 func (g *Group) mayVote() bool {
 	if g.members.joins {
-		i, is := g.boundTo(g.self)
+		i, is := g.counts().BoundTo(g.self)
 		return is && i == g.host.incarnation() && g.roster() != nil
 	}
-	return g.members.founding.founded || g.members.founding.bound.Load() != nil || len(g.unmet()) == 0
+	return g.members.founding.IsFounded() || g.members.founding.Bound() != nil || len(g.unmet()) == 0
 }
 
 func (g *Group) unmet() (ids []uint64) {
@@ -102,9 +55,9 @@ func (g *Group) unmet() (ids []uint64) {
 // would make this member vote for itself or another; and the order to campaign if this member lacks
 // something that it needs to apply. Requests of pre-candidates promise nothing, and pass.
 func (g *Group) dropUncounted() {
-	refuses := g.members.founding.refuses.Load()
+	refuses := g.members.refuses.Load()
 	lacks := g.cannotApply()
-	if refuses == nil && g.members.founding.founded && !g.members.joins && g.members.hint.Load() == nil && !lacks || len(g.work.taken.messages) == 0 {
+	if refuses == nil && g.members.founding.IsFounded() && !g.members.joins && g.members.rosters.Hint() == nil && !lacks || len(g.work.taken.messages) == 0 {
 		return
 	}
 	mayVote := g.mayVote()
@@ -132,7 +85,7 @@ func (g *Group) dropUncounted() {
 // member does not count. It is called before the message is stepped, so before the entry is in the log and
 // acknowledged. A leader of an earlier term appends nothing here, so it stops nothing.
 func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
-	if g.members.founding.founded || m.Type != raftpb.MsgApp || m.Term < g.core.node.BasicStatus().Term {
+	if g.members.founding.IsFounded() || m.Type != raftpb.MsgApp || m.Term < g.core.node.BasicStatus().Term {
 		return false
 	}
 	for i := range m.Entries {
@@ -151,11 +104,11 @@ func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
 // refuse tells a member, at most once in a heartbeat interval, that it is refused, and this host's listeners
 // once. A host that is none of the members is told when the group is founded.
 func (g *Group) refuse(member uint64) {
-	if g.members.founding.bound.Load() == nil {
+	if g.members.founding.Bound() == nil {
 		return
 	}
-	bound, kept := g.boundTo(member)
-	if !kept && !g.members.founding.founded {
+	bound, kept := g.counts().BoundTo(member)
+	if !kept && !g.members.founding.IsFounded() {
 		return
 	}
 	came, _ := g.host.trust.admission.Incarnation(member)
@@ -163,21 +116,21 @@ func (g *Group) refuse(member uint64) {
 	if r := g.roster(); r != nil && !kept {
 		isRemoved = r.Was(member, came)
 	}
-	if now := g.core.at.ticks; now >= g.members.founding.refusedAt+ticksPerHeartbeat || g.members.founding.refusedAt == 0 {
-		g.members.founding.refusedAt = max(now, 1)
-		body := refusal{g.id, bound}.encode()
+	if now := g.core.at.ticks; now >= g.members.refusedAt+ticksPerHeartbeat || g.members.refusedAt == 0 {
+		g.members.refusedAt = max(now, 1)
+		body := members.Refusal{Group: g.id, Bound: bound}.Encode()
 		switch {
 		case isRemoved:
-			body = removal{g.id, g.roster().Version, came}.encode()
+			body = members.Removed{Group: g.id, Version: g.roster().Version, Incarnation: came}.Encode()
 		case !kept:
-			body = encodeStranger(g.id)
+			body = members.EncodeStranger(g.id)
 		}
 		g.host.network.transport.SendBytes(member, transport.Control, body)
 	}
-	if slices.Contains(g.members.founding.told, member) {
+	if slices.Contains(g.members.told, member) {
 		return
 	}
-	g.members.founding.told = append(g.members.founding.told, member)
+	g.members.told = append(g.members.told, member)
 	g.host.reports.events.emit(event.MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, Stranger: !kept && !isRemoved, Removed: isRemoved})
 	if isRemoved {
 		g.host.env.logger.Warn("a member is refused: it was removed from the group; stop its host, or remove its data there (Host.RemoveGroup)", "group", g.id, "host", g.self, "member", member)
@@ -198,7 +151,7 @@ func (g *Group) refusedBy(member uint64, bound transport.Incarnation) {
 	if bound == own || !g.isOther(member) {
 		return
 	}
-	if mine, _ := g.boundTo(g.self); mine == own || g.members.joins {
+	if mine, _ := g.counts().BoundTo(g.self); mine == own || g.members.joins {
 		return
 	}
 	g.fail(fmt.Errorf("%w; host %d says so", g.otherDirectory(bound), member))
@@ -244,7 +197,7 @@ func (g *Group) strangerTo(member uint64) {
 	if !g.isOther(member) {
 		return
 	}
-	if _, is := g.boundTo(g.self); is && g.Founding().Founded || g.members.joins {
+	if _, is := g.counts().BoundTo(g.self); is && g.Founding().Founded || g.members.joins {
 		return
 	}
 	g.fail(fmt.Errorf("%w; host %d says so", g.noMember(), member))

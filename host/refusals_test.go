@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -21,7 +22,7 @@ func TestARefusedMemberIsToldAgain(t *testing.T) {
 	bound := l.bindingOf(3)
 	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, bound)}})
 	c.bodies = nil
-	says := refusal{theGroup, bound[2].Incarnation}.encode()
+	says := members.Refusal{Group: theGroup, Bound: bound[2].Incarnation}.Encode()
 	var told []int
 	for tick := range 4 * ticksPerHeartbeat {
 		l.from(3, raftpb.Message{Type: raftpb.MsgVote, Term: 9})
@@ -50,7 +51,7 @@ func TestAMemberThatJoinsVotesForItsOwnDirectoryOnly(t *testing.T) {
 		t.Error("no roster is known, and the host votes")
 	}
 	r := rosterOf(9, 1, 2, 3)
-	g.members.roster.Store(r)
+	g.members.rosters.Set(r, 0)
 	if g.mayVote() {
 		t.Error("another directory is the member, and the host votes")
 	}
@@ -58,7 +59,7 @@ func TestAMemberThatJoinsVotesForItsOwnDirectoryOnly(t *testing.T) {
 	if !g.mayVote() {
 		t.Error("the host does not vote although it is the member")
 	}
-	g.members.roster.Store(rosterOf(10, 2, 3))
+	g.members.rosters.Set(rosterOf(10, 2, 3), 0)
 	if g.mayVote() {
 		t.Error("the host is no member, and votes")
 	}
@@ -69,12 +70,12 @@ func TestAHintStaysUntilTheRosterIsAsLate(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
 	hint := rosterOf(30, 1, 2, 3)
-	l.group.members.hint.Store(hint)
+	l.group.members.rosters.TakeHint(hint)
 	for _, version := range []uint64{20, 30} {
 		r := *l.group.roster()
 		r.Version, r.Changed = version, version
 		l.group.setRoster(&r)
-		if have := l.group.members.hint.Load(); (have == hint) != (version < hint.Version) {
+		if have := l.group.members.rosters.Hint(); (have == hint) != (version < hint.Version) {
 			t.Errorf("version %d is in force, and the hint is %v", version, have)
 		}
 	}
@@ -90,7 +91,7 @@ func TestAHostThatJoinsKnowsTheFounders(t *testing.T) {
 	}
 	l.manual.runIdle()
 	b := entry.Binding{{ID: 2, Incarnation: incarnationOf(2)}, {ID: 5, Incarnation: incarnationOf(5)}}
-	g.members.founding.bound.Store(&b)
+	g.members.founding.Restore(b, 0)
 	g.adoptFounders()
 	if m := g.memberIDs(); !slices.Equal(m, []uint64{2, 5}) {
 		t.Errorf("the members are %v, want 2 and 5", m)
@@ -104,19 +105,19 @@ func TestAHostThatJoinsKnowsTheFounders(t *testing.T) {
 // group is founded and has it.
 func TestStrangerStops(t *testing.T) {
 	l, _ := openAlone(t, 3)
-	l.control(4, encodeStranger(theGroup))
-	l.control(1, encodeStranger(theGroup))
+	l.control(4, members.EncodeStranger(theGroup))
+	l.control(1, members.EncodeStranger(theGroup))
 	if err := l.group.Err(); err != nil {
 		t.Fatalf("told by a host that is no member: %v", err)
 	}
-	l.control(2, encodeStranger(theGroup))
+	l.control(2, members.EncodeStranger(theGroup))
 	if err := l.group.Err(); err == nil || !containsEach(err.Error(), []string{"host 1 is none of the members of group 1", "host 2 says so", "AddMember"}) {
 		t.Errorf("it has stopped with %v", err)
 	}
 
 	l, _ = openAlone(t, 3)
 	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingOf(0)), foundedAt(3, 1)}})
-	l.control(2, encodeStranger(theGroup))
+	l.control(2, members.EncodeStranger(theGroup))
 	if err := l.group.Err(); err != nil {
 		t.Errorf("its own log says that it is a member: %v", err)
 	}
@@ -136,7 +137,7 @@ func TestRemovedHostWithANewDirectoryIsAStranger(t *testing.T) {
 	l.group.setRoster(left)
 	c.bodies = nil
 	l.from(3, raftpb.Message{Type: raftpb.MsgVote, Term: 9})
-	if to := c.told(encodeStranger(theGroup)); !slices.Equal(to, []uint64{3}) {
+	if to := c.told(members.EncodeStranger(theGroup)); !slices.Equal(to, []uint64{3}) {
 		t.Errorf("hosts %v were told", to)
 	}
 }
@@ -148,7 +149,7 @@ func TestRemovalOfAFounderThatKnowsOfNoRoster(t *testing.T) {
 	l, _ := openAlone(t, 3)
 	tell := func(i transport.Incarnation) {
 		for _, id := range []uint64{2, 3} {
-			l.control(id, removal{theGroup, 9, i}.encode())
+			l.control(id, members.Removed{Group: theGroup, Version: 9, Incarnation: i}.Encode())
 		}
 	}
 	wait := func() {
@@ -180,7 +181,7 @@ func TestRemovalOfAFounderThatKnowsOfNoRoster(t *testing.T) {
 // Only a member knows to which directory a group is bound.
 func TestRefusalOfANonMember(t *testing.T) {
 	l := openTestHost(t, 3)
-	wrong := refusal{theGroup, transport.Incarnation{9}}.encode()
+	wrong := members.Refusal{Group: theGroup, Bound: transport.Incarnation{9}}.Encode()
 	for _, id := range []uint64{1, 4} {
 		l.control(id, wrong)
 		if err := l.group.Err(); err != nil {

@@ -1,12 +1,9 @@
 package host
 
 import (
-	"encoding/binary"
-	"fmt"
 	"slices"
 
-	"github.com/millrace/millrace/host/internal/control"
-	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -16,9 +13,7 @@ import (
 // removed no member sends it anything any more, and if the leader is a member with a new directory it refuses
 // its leader. So a member that hears no leader for two election timeouts asks all hosts for their rosters:
 //
-//	roster question  58 │ group │ version of the roster that it has
-//	roster answer    59 │ group │ a later roster
-//	removed              (foundingcodec.go), if the later one is without it
+// (host/internal/members, record.go). One whose later roster is without the member says that instead.
 //
 // A later roster is true: its sender has applied the entry that makes it. The member admits hosts by it,
 // and takes what a leader sends. It still counts votes by its own roster. Until it has caught up it should
@@ -35,7 +30,7 @@ func (h *Host) askForRosters() {
 		if r := g.roster(); r != nil {
 			version = r.Version
 		}
-		body := binary.AppendUvarint(binary.AppendUvarint([]byte{control.RosterQuestion}, g.id), version)
+		body := members.RosterRecord{Group: g.id, Version: version}.Encode()
 		for _, id := range h.others() {
 			h.network.transport.SendBytes(id, transport.Control, body)
 		}
@@ -68,34 +63,19 @@ func (g *Group) noteLeader(m *raftpb.Message) {
 
 // takeRosterRecord takes a question or an answer.
 func (h *Host) takeRosterRecord(from uint64, body []byte) error {
-	group, n := binary.Uvarint(body[1:])
-	rest := body[1+max(n, 0):]
-	if n <= 0 {
-		return fmt.Errorf("%w: %d bytes about a roster", control.ErrBad, len(body))
-	}
-	g := h.groups.get(group)
-	if body[0] == control.RosterQuestion {
-		version, n := binary.Uvarint(rest)
-		if n <= 0 || n != len(rest) {
-			return fmt.Errorf("%w: %d bytes ask for a roster", control.ErrBad, len(body))
-		}
-		if g != nil {
-			g.answerRoster(from, version)
-			if h.changes.applicants.Asks(from, group) {
-				g.wake()
-			}
-		}
-		return nil
-	}
-	if len(rest) > entry.MaxRosterBytes {
-		return fmt.Errorf("%w: a roster of %d bytes, want at most %d", control.ErrBad, len(rest), entry.MaxRosterBytes)
-	}
-	r, err := membership.DecodeRoster(rest)
+	r, err := members.DecodeRoster(body)
 	if err != nil {
 		return err
 	}
-	if g != nil {
-		g.hintRoster(r)
+	switch g := h.groups.get(r.Group); {
+	case g == nil:
+	case r.Roster != nil:
+		g.hintRoster(r.Roster)
+	default:
+		g.answerRoster(from, r.Version)
+		if h.changes.applicants.Asks(from, r.Group) {
+			g.wake()
+		}
 	}
 	return nil
 }
@@ -106,10 +86,10 @@ func (g *Group) answerRoster(to, version uint64) {
 	if r == nil || r.Version <= version {
 		return
 	}
-	body := append(binary.AppendUvarint([]byte{control.RosterAnswer}, g.id), r.Encode()...)
+	body := members.RosterRecord{Group: g.id, Roster: r}.Encode()
 	came, _ := g.host.trust.admission.Incarnation(to)
 	if r.Was(to, came) {
-		body = removal{g.id, r.Version, came}.encode()
+		body = members.Removed{Group: g.id, Version: r.Version, Incarnation: came}.Encode()
 	}
 	g.host.network.transport.SendBytes(to, transport.Control, body)
 }
@@ -120,22 +100,9 @@ func (g *Group) hintRoster(r *membership.Roster) {
 	if !g.hearsNoLeader(g.host.clock.livedAtBeat()) {
 		return
 	}
-	now := g.roster()
-	if was := g.members.hint.Load(); now != nil && r.Version <= now.Version || was != nil && r.Version <= was.Version {
-		return
+	if g.members.rosters.TakeHint(r) {
+		g.setRefuses()
 	}
-	g.members.hint.Store(r)
-	g.setRefuses()
-}
-
-// isHinted reports whether a later roster than this member's binds a host to a directory.
-func (g *Group) isHinted(id uint64, i transport.Incarnation) bool {
-	r, now := g.members.hint.Load(), g.roster()
-	if r == nil || now != nil && r.Version <= now.Version {
-		return false
-	}
-	m, ok := r.Member(id)
-	return ok && m.Incarnation == i
 }
 
 // countsVoteOf reports whether a vote of a member counts: its directory is the one of this member's own

@@ -47,7 +47,7 @@ func (g *Group) routeCalls() {
 	case g.writes.discarding.waitsForLane || st.Lead == raft.None || s.paused(g.core.at.ticks, st):
 	case st.RaftState != raft.StateLeader && st.Lead != g.self:
 		g.forwardCalls(st.Lead, st.Term, changed)
-	case st.RaftState == raft.StateLeader && g.takesCommands():
+	case st.RaftState == raft.StateLeader && g.members.founding.TakesCommands():
 		g.proposeMarked(st.Term, changed)
 		g.takePlain()
 	}

@@ -33,29 +33,29 @@ import (
 // orderSkips looks for entries that skip a command among those that are committed and not handed out yet: a
 // halted machine may keep the core from handing them out. It is part of a turn.
 func (g *Group) orderSkips() (again bool) {
-	if len(g.members.noted) == 0 {
+	if !g.members.noted.Any() {
 		return false
 	}
 	commit := g.core.node.BasicStatus().Commit
-	for i := range g.members.noted {
-		if e := &g.members.noted[i]; e.index <= commit && entry.IsSkip(e.typ, e.data) {
-			g.orderSkip(e)
+	for _, e := range g.members.noted.All() {
+		if e.Index <= commit && entry.IsSkip(e.Type, e.Data) {
+			g.orderSkip(&e)
 		}
 	}
-	return len(g.members.noted) > 0
+	return g.members.noted.Any()
 }
 
 // orderSkip puts a committed entry in force.
-func (g *Group) orderSkip(e *notedEntry) {
-	s, err := entry.DecodeSkip(e.data)
-	if err != nil || s.Index >= e.index {
+func (g *Group) orderSkip(e *raftpb.Entry) {
+	s, err := entry.DecodeSkip(e.Data)
+	if err != nil || s.Index >= e.Index {
 		g.noteIgnored(e, fmt.Errorf("it skips no command before it"))
 		return
 	}
-	if !g.machine.skips.Add(s.Index, e.index) {
+	if !g.machine.skips.Add(s.Index, e.Index) {
 		return
 	}
-	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", s.Index, "by", e.index)
+	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", s.Index, "by", e.Index)
 	g.host.appliers.Enqueue(&g.machine.apply.seat) // a machine that is halted there can go on
 	g.members.executions.Poll()
 	g.members.changed.notify()
@@ -63,10 +63,10 @@ func (g *Group) orderSkip(e *notedEntry) {
 
 // openSkips notes the entries behind a snapshot that are surely committed, when the group is opened.
 func (g *Group) openSkips(committed uint64) {
-	for i := range g.members.noted {
-		if e := &g.members.noted[i]; e.index <= committed && entry.IsSkip(e.typ, e.data) {
-			if s, err := entry.DecodeSkip(e.data); err == nil && s.Index < e.index {
-				g.machine.skips.Add(s.Index, e.index)
+	for _, e := range g.members.noted.All() {
+		if e.Index <= committed && entry.IsSkip(e.Type, e.Data) {
+			if s, err := entry.DecodeSkip(e.Data); err == nil && s.Index < e.Index {
+				g.machine.skips.Add(s.Index, e.Index)
 			}
 		}
 	}
@@ -113,9 +113,9 @@ func (g *Group) takeSkip(q plans.Request) error {
 	if err != nil {
 		return err
 	}
-	if g.machine.skips.Of(s.Index) > 0 || slices.ContainsFunc(g.members.noted, func(e notedEntry) bool {
-		other, err := entry.DecodeSkip(e.data)
-		return err == nil && entry.IsSkip(e.typ, e.data) && other.Index == s.Index
+	if g.machine.skips.Of(s.Index) > 0 || slices.ContainsFunc(g.members.noted.All(), func(e raftpb.Entry) bool {
+		other, err := entry.DecodeSkip(e.Data)
+		return err == nil && entry.IsSkip(e.Type, e.Data) && other.Index == s.Index
 	}) {
 		return nil // the asker learns that it is committed
 	}

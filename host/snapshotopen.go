@@ -178,10 +178,7 @@ func (g *Group) takeFounding(b *entry.Block) error {
 	if err := g.rejectPromises(b.Found); err != nil {
 		return err
 	}
-	g.members.founding.founded, g.members.founding.knew = true, true
-	g.members.founding.promise = entry.PromiseOf(b.Found)
-	g.members.founding.seen = nil
-	g.members.founding.bound.Store(&bound)
+	g.members.founding.Restore(bound, entry.PromiseOf(b.Found))
 	g.keepFound()
 	g.takeRoster(b.Roster)
 	return nil
@@ -196,13 +193,13 @@ func (g *Group) takeRoster(r *membership.Roster) {
 
 // keepFound notes the entry found for snapshots, when founded is committed.
 func (g *Group) keepFound() {
-	bound := g.members.founding.bound.Load()
+	bound := g.members.founding.Bound()
 	if bound == nil {
 		return
 	}
 	data := entry.EncodeFound(*bound)
-	if g.members.founding.promise > 0 {
-		data = entry.WithPromise(data, g.members.founding.promise)
+	if promise := g.members.founding.Promise(); promise > 0 {
+		data = entry.WithPromise(data, promise)
 	}
 	g.snapshots.found.Store(&data)
 }

@@ -44,7 +44,7 @@ func (g *snapshotGroup) Error(text string, args ...any) {
 }
 
 func (g *snapshotGroup) WasMemberAt(index uint64) bool {
-	r := g.members.rosterAt(index)
+	r := g.members.rosters.At(index)
 	if r == nil {
 		return true // it is not known
 	}
@@ -63,7 +63,7 @@ func (g *snapshotGroup) Manifest() snapshot.Manifest {
 func (g *snapshotGroup) CaptureState(index uint64) (c snapshots.Captured) {
 	q := g.machine.apply
 	c.Block = entry.Block{
-		Found: *g.snapshots.found.Load(), Roster: g.members.rosterAt(index), PerEntry: g.snapshots.Growth.PerEntry(),
+		Found: *g.snapshots.found.Load(), Roster: g.members.rosters.At(index), PerEntry: g.snapshots.Growth.PerEntry(),
 		Skipped: slices.Clone(q.passed),
 	}
 	if m, ok := q.machine.(*commandGroup); ok {

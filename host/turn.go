@@ -218,7 +218,7 @@ func (g *Group) dropDeposed() {
 // awaits says which answers of lanes and followers must wake the group at once. It reports whether such an
 // answer came while the turn ran: it has not woken the group then.
 func (g *Group) awaits() (came bool) {
-	urgent := g.writes.discarding.waitsForLane || g.countsUnheard() || !g.members.founding.founded && g.members.founding.leads
+	urgent := g.writes.discarding.waitsForLane || g.countsUnheard() || g.members.founding.IsUrgent()
 	appended, applied := urgent || g.core.node.AwaitsAppend(), urgent || g.core.node.AwaitsApply()
 	began := g.writes.awaitsAppend.Swap(appended) != appended && appended
 	began = g.writes.awaitsApply.Swap(applied) != applied && applied || began

@@ -82,13 +82,13 @@ func (g *Group) lacks(id uint64) (what string) {
 // A group that is being opened tells only the first of them.
 func (g *Group) rosterChanged(was, now *membership.Roster) {
 	g.writes.storage.Conf = now.Conf         // what a core that begins reads from the log
-	g.host.trust.keys.announcing.Store(true) // keys.go: members may not know this host's key
+	g.host.trust.keys.Announcing.Store(true) // keys.go: members may not know this host's key
 	if g.core.node == nil {
 		return
 	}
-	g.members.dropHint(now) // rosterquery.go: a hint that is not later is of no use
-	g.noteJoined(now)       // applicants.go: this host may be a member now
-	g.setRefuses()          // refusals.go: members that come with another directory
+	g.members.rosters.DropHint(now) // rosterquery.go: a hint that is not later is of no use
+	g.noteJoined(now)               // applicants.go: this host may be a member now
+	g.setRefuses()                  // refusals.go: members that come with another directory
 	g.host.reports.events.emit(event.MembersChanged{Group: g.id, Version: now.Version, Conf: now.Conf})
 	g.host.env.logger.Info("members changed", append([]any{"group", g.id, "host", g.self, "index", now.Version}, confWords(now.Conf)...)...)
 	g.members.executions.Poll() // execute.go: a plan may have ended

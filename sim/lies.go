@@ -70,5 +70,5 @@ func (n *network) lieInTerms(from *life, to uint64, batch []transport.Envelope) 
 	return append(slices.Clone(batch), transport.Envelope{Group: e.Group, Message: far})
 }
 
-// removedRecord is the first byte of a record that says that a member was removed (host/foundingcodec.go).
+// removedRecord is the first byte of a record that says that a member was removed (host/internal/members).
 const removedRecord = 5

@@ -75,10 +75,10 @@ var runtimeBugs = []bug{
 `, ``}}},
 	{name: "snapshot_members_unknown", what: "a host that starts again does not know the members that only its snapshot names", in: "host", found: "TestMemberOfASnapshotIsExplained", edits: []edit{{"host/members.go",
 		`	g.host.learnMembers(next)
-	m := &g.members`, `	if g.core.node != nil {
+	was :=`, `	if g.core.node != nil {
 		g.host.learnMembers(next)
 	}
-	m := &g.members`}, {"host/groups.go",
+	was :=`}, {"host/groups.go",
 		`	h.learnHosts(store.Members()) // before the core
 `, ``}}},
 	{name: "nil_lane", what: "a read for a host that is not known follows nil", in: "host", found: "TestTooManyHosts", edits: []edit{{"host/internal/storage/readers.go",
@@ -87,7 +87,8 @@ var runtimeBugs = []bug{
 		return`}}},
 	{name: "key_of_the_lost", what: "a plan binds the directory that replaces a lost one to the key of the lost one", in: "host", found: "TestReplacedMemberKeepsItsNewKey", edits: []edit{{"host/bindings.go",
 		`	if isAdmitted {
-`, `	d.Key = h.trust.keys.came[id].Key
+`, `	last, _ := h.trust.admission.Incarnation(id)
+	d.Key = h.trust.keys.Presented(id, last)
 	if isAdmitted {
 `}}},
 	{name: "contain_nothing", what: "a panic of a turn ends the process although only its group can be half-done", in: "host", found: "TestPanicOfATurnStopsTheGroup", edits: []edit{{"host/internal/containment/turns.go",
@@ -168,17 +169,17 @@ var runtimeBugs = []bug{
 	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescue/directory.go",
 		`Cluster: cluster, ID: d.identity.ID}`, `Cluster: to.Former, ID: d.identity.ID}`}}},
 	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/refusals.go",
-		`return g.members.founding.founded ||`, `return true || g.members.founding.founded ||`}, {"host/founding.go",
-		`lo <= last; {`, `lo <= last && false; {`}, {"host/founding.go",
-		`return g.members.founding.founded || g.current`, `return true || g.current`}, {"host/founding.go",
-		`if g.members.founding.founded {
+		`return g.members.founding.IsFounded() ||`, `return true || g.members.founding.IsFounded() ||`}, {"host/founding.go",
+		`lo <= last; {`, `lo <= last && false; {`}, {"host/internal/founding/group.go",
+		`return f.founded || f.current`, `return true || f.current`}, {"host/founding.go",
+		`if g.members.founding.IsFounded() {
 		return false
 	}
 	g.setBound()`, `if true {
 		return false
 	}
 	g.setBound()`}, {"host/offer.go",
-		`case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.bound.Load() == nil:`, `case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.bound.Load() == nil && false:`}}},
+		`case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.Bound() == nil:`, `case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.Bound() == nil && false:`}}},
 	{name: "count_missed", what: "a group that stood still counts the time that it missed as time without a leader", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 40 -failures 1", says: "sends a pre-vote although its leader is well", edits: []edit{{"host/ticks.go",
 		`return max(0, passed-ticksPerHeartbeat)`, `return 0 * max(0, passed-ticksPerHeartbeat)`}}},
 	{name: "supersede_snapshot", what: "a later answer of the append lane replaces one that carries a snapshot", in: "host/internal/outbox", found: "TestSupersedes", edits: []edit{{"host/internal/outbox/batches.go",

@@ -71,6 +71,8 @@ host/internal/bulk     host/event host/internal/control raft snapshot transport 
 host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
 host/internal/storage  env internal/repetition raft raft/raftpb vfs wal                                               |
 host/internal/leadership host/internal/control                                                              |
+host/internal/members  host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/raftpb transport |
+host/internal/founding host/diagnosis host/internal/entry host/internal/turn |
 host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity raft raft/raftpb transport |
 host/internal/reads    host/internal/budget host/internal/control host/internal/sched |
 host/internal/proposals raft host/session host/outcome host/internal/control |

@@ -23,16 +23,16 @@ import (
 var lockers = words(`
 	Host Taking Transfer adminPlans
 	applyQueue authority drainRate events
-	flightRecorder groupTable inbox keys
-	members peers placer proposalQueue published shutdown
+	flightRecorder groupTable inbox
+	peers placer proposalQueue published shutdown
 	signal spaceWaiters backlog
-	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison examination.FollowerWatch examination.Watch identity.Admission leadership.Moves objects.Keeper objects.Upload plans.Applicants plans.Execution plans.Executions plans.Requests pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
+	apply.Lane apply.Lanes apply.LogTime apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison examination.FollowerWatch examination.Watch identity.Admission leadership.Moves members.Keys members.Removal members.Rosters objects.Keeper objects.Upload plans.Applicants plans.Execution plans.Executions plans.Requests pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read
 	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers storage.Shortages workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
 	steps.Apply steps.applyNow Group.AskSpace Group.grantSpace
-	Group.appliedBatch Group.setRoster Group.believesRemoval
+	Group.appliedBatch
 	Group.setRefuses
 	Group.routeCalls Group.takeRefusals Group.callsOf Group.overtakeRouted
 	identity.Enter`)

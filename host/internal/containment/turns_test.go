@@ -89,7 +89,7 @@ func TestContained(t *testing.T) {
 		"github.com/millrace/millrace/raft/tracker.(*Progress).MaybeUpdate":      true,
 		"github.com/millrace/millrace/host.(*Group).commitMembers":               true,
 		"github.com/millrace/millrace/host.(*Group).stepInputs.func1":            true,
-		"github.com/millrace/millrace/host.(*Group).setRoster":                   false,
+		"github.com/millrace/millrace/host/internal/members.(*Rosters).Set":      false,
 		"github.com/millrace/millrace/host.(*Group).setRefuses.func1":            false,
 		"github.com/millrace/millrace/host.(*steps).Apply":                       false,
 		"github.com/millrace/millrace/host/internal/storage.(*Storage).Term":     true,

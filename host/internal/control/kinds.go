@@ -12,8 +12,7 @@ import (
 )
 
 // The kinds of records: the first byte of each. A number is never reused, not even for a later form of the
-// same record. Entries of the log begin with kinds, too, in a space of their own (host/members.go,
-// host/foundingcodec.go).
+// same record. Entries of the log begin with kinds, too, in a space of their own (host/internal/entry).
 const (
 	Greeting        byte = 1
 	Refusal         byte = 2
@@ -87,14 +86,14 @@ var (
 
 // Records is the table, by kind.
 var Records = [...]Record{
-	{Greeting, "greeting", small, 2, "host/foundingcodec.go"},
-	{Refusal, "refusal", small, 1 + number + incarnation, "host/foundingcodec.go"},
-	{Stranger, "stranger", small, 1 + number, "host/foundingcodec.go"},
-	{Removed, "removed", small, 1 + 2*number + incarnation, "host/foundingcodec.go"},
+	{Greeting, "greeting", small, 2, "host/handshakes.go"},
+	{Refusal, "refusal", small, 1 + number + incarnation, "host/internal/members/record.go"},
+	{Stranger, "stranger", small, 1 + number, "host/internal/members/record.go"},
+	{Removed, "removed", small, 1 + 2*number + incarnation, "host/internal/members/record.go"},
 	{AppliedQuestion, "applied question", small, 1 + 3*number, "host/stuckapply.go"},
 	{AppliedAnswer, "applied answer", small, 1 + 4*number, "host/stuckapply.go"},
-	{Forward, "forward", either, 0, "host/forwardcodec.go"},
-	{ForwardRefusal, "forward refusal", small, 1 + 2*number + 2, "host/forwardcodec.go"},
+	{Forward, "forward", either, 0, "host/internal/proposals/record.go"},
+	{ForwardRefusal, "forward refusal", small, 1 + 2*number + 2, "host/internal/proposals/record.go"},
 	{ReadQuestion, "read question", small, 1 + 3*number, "host/internal/reads/record.go"},
 	{ReadAnswer, "read answer", small, 1 + 4*number, "host/internal/reads/record.go"},
 	{Report, "report", small, 4 << 10, "host/internal/divergence/record.go"},
@@ -106,8 +105,8 @@ var Records = [...]Record{
 	{SnapshotEnd, "snapshot end", small, 2 + number + hash, "host/internal/bulk/record.go"},
 	{PlanRequest, "plan request", small, 1 + number + id + MaxPlan, "host/internal/plans/record.go"},
 	{PlanAnswer, "plan answer", small, 1 + number + id + MaxSentence, "host/internal/plans/record.go"},
-	{RosterQuestion, "roster question", small, 1 + 2*number, "host/rosterquery.go"},
-	{RosterAnswer, "roster answer", small, 1 + number + MaxRoster, "host/rosterquery.go"},
+	{RosterQuestion, "roster question", small, 1 + 2*number, "host/internal/members/record.go"},
+	{RosterAnswer, "roster answer", small, 1 + number + MaxRoster, "host/internal/members/record.go"},
 	{Addresses, "addresses", small, MaxAddresses, "host/peers.go"},
 	{JoinRefused, "join refused", small, 1 + number + MaxSentence, "host/internal/plans/record.go"},
 	{ViewQuestion, "view question", small, 1 + number, "host/leaderview.go"},

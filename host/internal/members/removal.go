@@ -1,0 +1,63 @@
+package members
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/millrace/millrace/host/outcome"
+)
+
+// A member that was removed while it was away is told so by others, and stops. One host that lies must not
+// stop a member: so one says so and another one confirms it, and neither counts while this member hears a
+// leader, which sends nothing to those that were removed.
+//
+// A member that has stopped because it was removed still says so of others: one of three may be left.
+//
+// A single host is believed if this member knows no other, or if it repeats the notice for RemovalTimeouts
+// election timeouts without a leader: it may be the only member left.
+//
+// Rejected: a majority of the roster. The members of an old roster may all be gone.
+
+// RemovalTimeouts is how long, in election timeouts, one host alone is not believed.
+const RemovalTimeouts = 64
+
+// Removal is what others say of a removal of this member. The zero value is that none says so. Times are
+// ticks that were not missed.
+type Removal struct {
+	mu    sync.Mutex
+	first uint64 // the host that said so first, since a leader was heard; 0: none
+	since int64  // when that was
+}
+
+// Notice is that a host says so.
+type Notice struct {
+	By         uint64
+	Now, After int64 // the time, and how long one host alone is not believed
+	LeaderAt   int64 // when a leader was heard last
+	IsSilent   bool  // the leader is
+	IsOnly     bool  // no other host can know of the group
+}
+
+// Believes reports whether this member is to believe a notice.
+func (t *Removal) Believes(n Notice) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !n.IsSilent {
+		t.first = 0
+		return false
+	}
+	if t.first == 0 || n.LeaderAt >= t.since {
+		t.first, t.since = n.By, n.Now
+	}
+	return t.first != n.By || n.Now-t.since >= n.After || n.IsOnly
+}
+
+// RemovedError is why a member that was removed has stopped.
+type RemovedError struct{ Group, Self, Index uint64 }
+
+func (e *RemovedError) Error() string {
+	return fmt.Sprintf("millrace: host %d was removed from group %d by entry %d of its log; remove its data with Host.RemoveGroup, or its directory if it has no other groups; the host can join again with an empty directory and another id", e.Self, e.Group, e.Index)
+}
+
+// Is makes errors.Is(err, outcome.ErrMemberRemoved) hold.
+func (e *RemovedError) Is(target error) bool { return target == outcome.ErrMemberRemoved }
