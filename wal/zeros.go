@@ -125,8 +125,9 @@ func (l *Log) zeroAhead() (more bool) {
 }
 
 // dueZeros returns the segment that lacks zeros, with its size, or nil and how long the tail is when one
-// will. A whole piece is due as soon as a block of it is: otherwise the helper would wake for each block. The next segment comes first: a helper that is late fills a young tail only when the
-// tail after it will not be young.
+// will. A whole piece is due as soon as a block of it is: otherwise the helper would wake for each block. The
+// next segment comes first: a helper that is late fills a young tail only when the tail after it will not be
+// young.
 func (l *Log) dueZeros(tail *segment, end, size int64) (s *segment, limit, wakeAt int64) {
 	piece := pieceBytes(l.opts.SegmentBytes)
 	wakeAt = math.MaxInt64
