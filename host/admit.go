@@ -43,9 +43,9 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		h.trust.keys.Admit(peer)
 		(*Host)(h).admitted(peer.ID, before.Incarnation)
 		(*Host)(h).noteMoved(peer, before.Addr)
-		if p := h.network.handshakes.of(peer.ID); p != nil && before.Life != peer.Life {
-			p.told.Store(false)
-			p.settings.Store(nil)
+		if p := h.network.handshakes.Of(peer.ID); p != nil && before.Life != peer.Life {
+			p.Told.Store(false)
+			p.Settings.Store(nil)
 		}
 		h.reports.watch.ForgetRefusals(peer.ID)
 		return nil
@@ -60,7 +60,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 			err = identity.RefuseDirectory("%s; host %d was removed from group %d, so a new host needs an id that was never used", refused.Why, peer.ID, group)
 		}
 	}
-	if h.network.handshakes.of(peer.ID) != nil && fix != "" {
+	if h.network.handshakes.Of(peer.ID) != nil && fix != "" {
 		h.reports.watch.RecordRefusal(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.bounds().Refused())
 	}
 	if h.trust.admission.IsNews(peer.ID, remote, err) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -32,7 +33,7 @@ func newTestLane(t *testing.T) *testLane {
 	s.Start(&manualTask{}, manual.Timer(func() {}))
 	host := &Host{storage: hostStorage{log: s.log, lane: s.Lane}, reports: hostReports{events: new(events)}, network: hostNetwork{pulses: pulse.New(1, 0, nil, nil)}, env: environment{logger: quiet}}
 	host.groups.init(nil)
-	s.group = &Group{member: member{id: theGroup, self: 1, host: host}, proposals: groupProposals{proposalQueue: proposalQueue{budget: &host.memory.proposed}}, life: newLife()}
+	s.group = &Group{member: member{id: theGroup, self: 1, host: host}, proposals: groupProposals{Queue: proposals.NewQueue(proposals.Settings{Budget: &host.memory.proposed})}, life: newLife()}
 	s.group.inbox.memory = &host.memory.memory
 	s.group.writes.append = appendlane.NewQueue(theGroup, (*writer)(s.group), s.log.Group(theGroup), raftpb.HardState{}, nil)
 	shard, _ := testShard(&manualTask{})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/peers"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
@@ -47,7 +48,7 @@ func (h *Host) noteApplicant(peer transport.Introduction, remote string) error {
 	if len(groups) > 0 && peer.Addr != "" && h.changes.applicants.MayBeTold(peer.ID, h.clock.livedAtBeat(), ticksPerHeartbeat) {
 		// The leader must hear the applicant, which may know this host only, and may be refused here. The
 		// leader looks elsewhere as long as it hears the directory before, so this is said again and again.
-		h.tellOthers(peer.ID, location{said: peer.Addr, incarnation: peer.Incarnation, generation: peer.Generation})
+		h.tellOthers(peer.ID, peers.Location{Said: peer.Addr, Incarnation: peer.Incarnation, Generation: peer.Generation})
 	}
 	for _, id := range groups {
 		if g := h.groups.get(id); g != nil {

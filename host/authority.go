@@ -157,7 +157,7 @@ func (g *Group) hasMetVoters() bool {
 	if !g.host.trust.authority.mark.LacksTerms {
 		return true
 	}
-	return !slices.ContainsFunc(g.voters(), func(id uint64) bool { return id != g.self && !g.host.network.handshakes.has(id) })
+	return !slices.ContainsFunc(g.voters(), func(id uint64) bool { return id != g.self && !g.host.network.handshakes.Has(id) })
 }
 
 // removedGroup notes that a group was removed: the log needs no authority for it.

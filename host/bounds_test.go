@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
@@ -36,7 +37,7 @@ func TestOneThingLargerThanTheWhole(t *testing.T) {
 				t.Error(err)
 			}
 			// A frame of one command that was forwarded is not refused for its size.
-			if !l.group.inbox.reserveForward(int64(session.Room+most) + overheadBytes) {
+			if !l.group.inbox.reserveForward(int64(session.Room+most) + proposals.OverheadBytes) {
 				t.Errorf("a forwarded command of %d bytes finds no space", most)
 			}
 		}},

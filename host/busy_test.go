@@ -131,7 +131,7 @@ func (a always) Gathers() bool {
 		return false
 	}
 	g := seatedGroup(t)
-	return g.proposals.severalWait() || len(g.work.taken.proposals) > 1
+	return g.proposals.SeveralWait() || len(g.work.taken.proposals) > 1
 }
 func (a always) Gathered(time.Duration) {}
 

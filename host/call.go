@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 )
@@ -32,23 +31,7 @@ type Call struct {
 	// process. With nil the group uses a session of its own where a command may be sent twice.
 	Session *session.Mark
 
-	w        waiter
-	group    *Group
-	queued   time.Duration // by the host's clock
-	appended time.Duration
-
-	replicated time.Duration
-
-	// Written by the turn. The apply lane removes the call (proposalQueue.findCallers).
-	place   sched.Place[*Call] // in a list of routedCalls
-	index   uint64             // of its latest entry in this host's log; 0: none
-	number  uint64             // in the group's own session; 0: none
-	live    int32              // tries that left this host or are in its log, and were not surely refused
-	tries   int32
-	frame   uint64 // the forward frame of the latest try; 0: it cannot be refused any more
-	retryAt int64  // the tick of the next try
-	shared  bool   // Data is part of an entry in this host's log, and must not be changed
-	alone   bool   // travels in a frame of its own
+	state proposals.Call
 }
 
 // Call hands in a command and returns at once. An error means that the command was not taken; the owner
@@ -59,11 +42,9 @@ func (g *Group) Call(c *Call) error {
 	if err := g.rejectCall(c); err != nil {
 		return err
 	}
-	c.w.phase.Store(waiterQueued)
-	c.w.call, c.group, c.place.Owner = c, g, c
-	c.queued, c.appended, c.replicated = 0, 0, 0
-	c.index, c.number, c.live, c.tries, c.frame, c.retryAt, c.alone = 0, 0, 0, 0, 0, 0, false
-	if err := g.inbox.putProposal(proposal{waiter: &c.w}); err != nil {
+	s := &c.state
+	s.Data, s.Owner, s.Here, s.Session = c.Data, c.Owner, c.Here, c.Session
+	if err := g.inbox.putProposal(s.Begin(g.proposals.Queue)); err != nil {
 		if errors.Is(err, outcome.ErrOverloaded) {
 			return g.overloaded()
 		}
@@ -81,7 +62,7 @@ func (g *Group) CheckSize(n int) error {
 		return nil
 	}
 	err := g.tooLarge(n)
-	g.proposals.refusals.Add(err, 1)
+	g.proposals.Refusals.Add(err, 1)
 	return err
 }
 
@@ -115,42 +96,19 @@ func (g *Group) rejectCall(c *Call) error {
 	return nil
 }
 
-// bytes is what a call counts against the bounds of memory.
-func (c *Call) bytes() int64 { return int64(len(c.Data)) + overheadBytes }
-
 // Withdraw gives a call up, because ctx has ended. It returns the error for its caller. The error wraps no
 // ErrIndeterminate if the command is certainly not committed and never will be. It wraps ErrIndeterminate
 // if the command may be committed, now or later. It is nil if the outcome is known: then the owner has been
 // told, or is being told. After an error the owner must ignore what it may still hear.
 func (g *Group) Withdraw(ctx context.Context, c *Call) error {
-	for {
-		switch {
-		case c.w.withdraw():
-			g.gaveUpCall()
-			return g.notProposed(ctx)
-		case c.w.giveUp():
-			g.gaveUpCall()
-			return g.Indeterminate(ctx)
-		case c.w.answered():
-			return nil
-		}
-		if phase := c.w.phase.Load(); phase == waiterWithdrawn || phase == waiterGivenUp {
-			return g.Indeterminate(ctx) // it was withdrawn before
-		}
+	switch c.state.Withdraw() {
+	case proposals.Answered:
+		return nil
+	case proposals.NotProposed:
+		g.wakeLazily() // a turn forgets the call
+		return g.notProposed(ctx)
+	case proposals.GivenUp:
+		g.wakeLazily()
 	}
-}
-
-// fail tells the owner that there will be no result.
-func (c *Call) fail(err error) {
-	if c.w.finish() {
-		if c.group != nil {
-			c.group.proposals.refusals.Add(err, 1)
-		}
-		c.group.tellFailed(c.Owner, err)
-	}
-}
-
-// endsTry reports whether an error says that a try surely led to nothing, and that another one may succeed.
-func endsTry(err error) bool {
-	return errors.Is(err, outcome.ErrDropped) || errors.Is(err, outcome.ErrNotLeader) || errors.Is(err, outcome.ErrOverloaded) || errors.Is(err, outcome.ErrNotFounded)
+	return g.Indeterminate(ctx)
 }

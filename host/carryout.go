@@ -28,7 +28,7 @@ func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) err
 }
 
 func (s *steps) Send(messages []raftpb.Message) {
-	if s.proposals.hasCommands && s.proposals.ring.Unapplied() > 0 {
+	if s.proposals.hasCommands {
 		last := uint64(0)
 		for i := range messages {
 			if m := &messages[i]; m.Type == raftpb.MsgApp && len(m.Entries) > 0 {
@@ -36,14 +36,14 @@ func (s *steps) Send(messages []raftpb.Message) {
 			}
 		}
 		if last > 0 {
-			s.proposals.sent(last)
+			s.proposals.Sent(last)
 		}
 	}
 	s.work.outgoing.Send(s.id, (*Group)(s).keepSnapshots(messages))
 }
 
 func (s *steps) Acknowledge(committed []raftpb.Entry) {
-	s.proposals.answerCommitted(committed, s.core.node.BasicStatus().CommittedBy)
+	s.proposals.AnswerCommitted(committed, s.core.node.BasicStatus().CommittedBy)
 }
 
 func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
@@ -52,11 +52,11 @@ func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
 		own = st.Term
 	}
 	if s.host.env.pipeline.AsyncStorageWrites() {
-		s.proposals.answerByTerm(own, st.Commit, st.CommittedBy, s.core.node.EntryTerm)
+		s.proposals.AnswerByTerm(own, st.Commit, st.CommittedBy, s.core.node.EntryTerm)
 		return
 	}
-	s.proposals.answerCommitted(committed, st.CommittedBy)
-	s.proposals.answerOwn(own, st.Commit, st.CommittedBy)
+	s.proposals.AnswerCommitted(committed, st.CommittedBy)
+	s.proposals.AnswerOwn(own, st.Commit, st.CommittedBy)
 }
 
 func (s *steps) Advance(rd raft.Ready) { s.core.node.Advance(rd) }

@@ -15,7 +15,9 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/apply"
+	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
@@ -68,10 +70,11 @@ func bareMember(t interface{ Fatal(...any) }, m statemachine.CommandMachine, o s
 	h := &Host{reports: hostReports{events: new(events)}, network: hostNetwork{transport: &controlTransport{recordingTransport: &recordingTransport{}}}}
 	h.env.env = new(manualEnv).env()
 	h.clock.metronome = newMetronome(h.env.env.Clock.Now, time.Millisecond)
-	g := &Group{member: member{id: 1, self: 1, host: h}}
+	g := &Group{member: member{id: 1, self: 1, host: h}, proposals: groupProposals{Queue: proposals.NewQueue(proposals.Settings{})}}
 	g.life.status.Store(diagnosis.Status{Leader: 2}) // which gets the checkpoints
 	g.machine.apply = apply.New((*machineGroup)(g), apply.Settings{Group: 1, Self: 1, Log: endlessLog{}})
 	bare, of := bareGroup{s, g}, g.opening(s)
+	of.Callers = g.proposals.Queue
 	of.OpenObjects = func() error { return openObjects(bare) }
 	if err := s.Open(g.machine.apply, of); err != nil {
 		t.Fatal(err)
@@ -233,9 +236,11 @@ func TestADuplicateInTheSameBatch(t *testing.T) {
 	}
 	c := &storyCaller{*newEchoCaller(), make(chan string, 1)}
 	call := c.call("a")
-	call.Owner, call.Session, call.group, call.w.call = c, &h.Mark, s.group, call
-	s.group.proposals.takeCalls(s.group.now, 1)
-	s.group.proposals.put(3, 2, []proposal{{waiter: &call.w}})
+	call.state.Data, call.state.Owner, call.state.Session = call.Data, c, &h.Mark
+	q := proposals.NewQueue(proposals.Settings{Budget: &budget.Budget{}, Clock: s.group.now, Callers: (*callers)(s.group)})
+	s.group.proposals.Queue = q
+	q.Offer([]proposals.Proposal{call.state.Begin(q)}, 0)
+	q.Accept(3, 2, q.Next())
 	if err := s.Apply(entries); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
 )
@@ -105,7 +106,7 @@ func TestConfigLimitsOpen(t *testing.T) {
 func TestGroupConfigValidate(t *testing.T) {
 	l := openTestHost(t, 3)
 	defer l.Close(t.Context())
-	const most = 262144 - overheadBytes // half of the share for messages of 4 MiB
+	const most = 262144 - proposals.OverheadBytes // half of the share for messages of 4 MiB
 	for _, row := range []struct {
 		sentence string
 		machine  statemachine.Machine

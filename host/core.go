@@ -64,5 +64,5 @@ func (g *Group) shrink() {
 	g.work.outgoing.Shrink()
 	g.inbox.shrink()
 	g.proposals.batching.Shrink()
-	g.proposals.shrink()
+	g.proposals.Shrink()
 }

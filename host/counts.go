@@ -13,8 +13,7 @@ type groupCounts struct {
 	batches, commands, bytes                   atomic.Uint64
 	campaigns, elected, leaderChanges, givenUp atomic.Uint64
 	placed                                     atomic.Uint64
-	forwarded, taken, retried                  atomic.Uint64
-	expired, callsCommitted                    atomic.Uint64
+	taken                                      atomic.Uint64
 }
 
 // noteRole counts elections and leaders.

@@ -1,10 +1,6 @@
 package host
 
-import (
-	"slices"
-
-	"github.com/millrace/millrace/host/internal/members"
-)
+import "github.com/millrace/millrace/host/internal/members"
 
 // A host that was removed from a group here, and is a member of no other one, is forgotten when it has been
 // silent for departedTimeouts election timeouts: it is dialed no more, asked nothing, and named neither by
@@ -24,8 +20,8 @@ type demandDialer interface{ DialOnDemand(id uint64) }
 func (h *Host) forgetDeparted() {
 	now := h.clock.livedAtBeat()
 	for _, id := range h.others() {
-		p := h.network.handshakes.of(id)
-		if p != nil && now-p.heardAt.Load() > departedTimeouts*int64(h.config.electionTicks()) && h.isDeparted(id) {
+		p := h.network.handshakes.Of(id)
+		if p != nil && now-p.HeardAt.Load() > departedTimeouts*int64(h.config.electionTicks()) && h.isDeparted(id) {
 			h.forget(id)
 		}
 	}
@@ -53,25 +49,7 @@ func (g *Group) hasRemoved(id uint64) bool { return members.HasRemoved(g.roster(
 
 // forget makes a host unknown. Its read lane stays, for the day when it is known again.
 func (h *Host) forget(id uint64) {
-	p := &h.network.peers
-	p.adding.Lock()
-	defer p.adding.Unlock()
-	ids := h.others()
-	at, known := slices.BinarySearch(ids, id)
-	if !known || h.shutdown.closing.Load() {
-		return
+	if h.network.peers.Forget(id) {
+		h.env.logger.Info("a host is forgotten: it was removed, and is silent", "host", h.config.ID, "peer", id)
 	}
-	ids = slices.Delete(slices.Clone(ids), at, at+1)
-	p.ids.Store(&ids)
-	h.network.pulses.Remove(id)
-	h.network.heard.Forget(id)
-	h.network.handshakes.remove(id)
-	h.reports.watch.ForgetRefusals(id)
-	p.mu.Lock()
-	delete(p.addrs, id)
-	p.mu.Unlock()
-	if t, dials := h.network.transport.(demandDialer); dials {
-		t.DialOnDemand(id)
-	}
-	h.env.logger.Info("a host is forgotten: it was removed, and is silent", "host", h.config.ID, "peer", id)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/peers"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -58,12 +59,12 @@ func TestRemovedHostIsForgotten(t *testing.T) {
 		t.Errorf("others %v, at rest %v, want host 3 forgotten", l.others(), out.rests)
 	}
 	gone := transport.Member{ID: 3, Addr: "a:3"}
-	l.control(2, location{said: gone.Addr, incarnation: incarnationOf(3), generation: 9}.append([]byte{control.Addresses}, gone.ID))
+	l.control(2, peers.Location{Said: gone.Addr, Incarnation: incarnationOf(3), Generation: 9}.Append([]byte{control.Addresses}, gone.ID))
 	if !out.rests[3] {
 		t.Error("another host says where it is, and it is dialed")
 	}
 	l.control(3, []byte{control.Greeting, 0})
-	if !slices.Equal(l.others(), []uint64{2, 3}) || out.rests[3] || !l.network.handshakes.has(3) {
+	if !slices.Equal(l.others(), []uint64{2, 3}) || out.rests[3] || !l.network.handshakes.Has(3) {
 		t.Errorf("it speaks, and the others are %v, at rest %v", l.others(), out.rests)
 	}
 	l.silence(departedTimeouts + 2)

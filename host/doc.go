@@ -65,7 +65,7 @@ package host
 //   - internal/outbox takes messages to the transport;
 //   - writes.go and internal/appendlane take writes to the log;
 //   - apply.go and internal/apply take committed entries to the state machine;
-//   - acknowledge.go answers the client.
+//   - host/internal/proposals answers the client.
 //
 // Types are at the bottom: host.go and group.go declare Host, Group and their parts, and leadership.go has
 // those of who should lead. Above them are open.go, which makes a host, groups.go, which makes a group, and

@@ -58,9 +58,8 @@ func (g *Group) leavePulses() {
 func (g *Group) abandon() {
 	cause := g.Err()
 	left := g.inbox.close()
-	g.proposals.refusals.Add(wrap(outcome.ErrStopped, cause), len(left))
-	answerAll(left, wrap(outcome.ErrStopped, cause))
-	g.tellEnded(g.proposals.abandon(cause), cause)
+	g.proposals.AnswerAll(left, wrap(outcome.ErrStopped, cause))
+	g.proposals.Abandon(cause)
 	g.reads.queue.Close(wrap(outcome.ErrStopped, cause))
 	g.proposals.spaces.close(cause)
 }

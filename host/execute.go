@@ -109,7 +109,7 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 		if c.want.Op == membership.Add {
 			came := g.host.presented(c.want.ID, r)
 			c.want.Incarnation, c.want.Keys = came.Incarnation, membership.Keys{came.Key}
-			c.want.Addr = g.host.network.peers.addr(c.want.ID)
+			c.want.Addr = g.host.network.peers.Addr(c.want.ID)
 			if err := cmp.Or(g.host.rejectNew(c.want.ID), g.rejectAddrOf(c.want.ID, c.want.Addr)); err != nil {
 				return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
 			}
@@ -144,7 +144,7 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 // left its address to another host.
 func (g *Group) rejectAddrOf(id uint64, addr string) error {
 	for _, other := range g.memberIDs() {
-		at := g.host.network.peers.addr(other)
+		at := g.host.network.peers.Addr(other)
 		if other == g.self {
 			at = g.host.trust.admission.Self().Addr
 		}

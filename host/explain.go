@@ -99,14 +99,14 @@ func (g *Group) peerFacts(f *examination.Facts) {
 		if came, ok := g.host.trust.admission.Incarnation(id); ok && slices.Contains(f.Founding.Refused, id) {
 			p.Directory = came.String()
 		}
-		if m := g.host.network.handshakes.of(id); m != nil {
-			p.Known, p.Heard, p.HeardAt, p.HeardSince = true, m.met.Load(), m.heardAt.Load(), m.heardSince.Load()
-			p.SettingsAt, p.Unsent = m.settingsAt.Load(), m.unsent.Load()
-			if why := m.refuses.Load(); why != nil {
-				p.RefusedBy = &examination.Refusal{Why: *why, Since: m.refusesSince.Load()}
+		if m := g.host.network.handshakes.Of(id); m != nil {
+			p.Known, p.Heard, p.HeardAt, p.HeardSince = true, m.Met.Load(), m.HeardAt.Load(), m.HeardSince.Load()
+			p.SettingsAt, p.Unsent = m.SettingsAt.Load(), m.Unsent.Load()
+			if why := m.Refuses.Load(); why != nil {
+				p.RefusedBy = &examination.Refusal{Why: *why, Since: m.RefusesSince.Load()}
 			}
-			if s := m.settings.Load(); s != nil {
-				p.Settings = s.beside(g.host.config)
+			if s := m.Settings.Load(); s != nil {
+				p.Settings = g.host.config.besideOwn(*s)
 			}
 		}
 		f.Peers = append(f.Peers, p)

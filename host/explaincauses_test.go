@@ -27,8 +27,8 @@ func openSecond(t *testing.T, options ...Option) *testHost {
 // hears makes hosts heard at a tick, without a pause of the last hour.
 func (l *testHost) hears(now int64, ids ...uint64) {
 	for _, id := range ids {
-		l.network.handshakes.of(id).heardAt.Store(now)
-		l.network.handshakes.of(id).heardSince.Store(0)
+		l.network.handshakes.Of(id).HeardAt.Store(now)
+		l.network.handshakes.Of(id).HeardSince.Store(0)
 	}
 }
 

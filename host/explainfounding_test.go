@@ -33,8 +33,8 @@ func openFounder(t *testing.T) *testHost {
 // restart starts the group again, in a life in which no other host was met yet.
 func (l *testHost) restart() {
 	l.reopen()
-	for _, p := range l.network.handshakes.all() {
-		p.met.Store(false)
+	for _, p := range l.network.handshakes.All() {
+		p.Met.Store(false)
 	}
 	l.group.life.roleTimes.Opened.Store(l.clock.livedAtBeat())
 	l.manual.runIdle()
@@ -129,8 +129,8 @@ func TestFounderAsksWhetherOthersAreAlive(t *testing.T) {
 	l, c := openAlone(t, 3)
 	t.Cleanup(func() { _ = l.Close(over()) })
 	l.meet()
-	for _, p := range l.network.handshakes.all() {
-		p.ready.Store(true)
+	for _, p := range l.network.handshakes.All() {
+		p.Ready.Store(true)
 	}
 	c.bodies = nil
 	l.silence(2)

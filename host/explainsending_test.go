@@ -40,13 +40,13 @@ func TestExplainNotSent(t *testing.T) {
 		{"they were dropped before", 9, now - 3*timeout, behind, diagnosis.CodeDiskStalled},
 		{"it is level", 9, now, level, ""},
 	} {
-		p := l.network.handshakes.of(3)
-		p.unsent.N.Store(0)
+		p := l.network.handshakes.Of(3)
+		p.Unsent.N.Store(0)
 		for range row.refused {
 			to.Send(3, nil)
 			to.Send(1, nil)
 		}
-		p.unsent.Latest.Store(row.latest)
+		p.Unsent.Latest.Store(row.latest)
 		f := l.group.facts()
 		f.Now, f.Leads, f.Leaderless, f.Status.Role, f.Status.Leader, f.Followers = now, 0, examination.Never, event.RoleLeader, 2, []examination.Follower{row.view}
 		causes := examination.Examine(f).Causes
@@ -57,7 +57,7 @@ func TestExplainNotSent(t *testing.T) {
 		case row.want == diagnosis.CodeNotSent && (!strings.Contains(causes[0].Evidence, "9 times in") || !strings.Contains(causes[0].Evidence, "the next one that it needs is entry 8")):
 			t.Errorf("%s: %s", row.name, causes[0].Evidence)
 		}
-		if n := l.network.handshakes.of(1).unsent.N.Load(); n != 0 {
+		if n := l.network.handshakes.Of(1).Unsent.N.Load(); n != 0 {
 			t.Errorf("%s: %d messages to host 1 count as dropped", row.name, n)
 		}
 	}

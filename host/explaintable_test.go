@@ -152,7 +152,7 @@ func (l *testHost) seesThird(change func(*examination.Follower)) {
 	change(&v)
 	l.group.life.views.Views = []examination.Follower{v}
 	l.hears(now, 3)
-	l.network.handshakes.of(3).heardSince.Store(0)
+	l.network.handshakes.Of(3).HeardSince.Store(0)
 }
 
 func (l *testHost) hearsLeader() {
@@ -268,9 +268,9 @@ var causeTests = []causeTest{
 	}, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeNotSent, open: openLeader, begin: func(l *testHost) {
 		for range 3 {
-			l.network.handshakes.of(3).unsent.Add(1, l.clock.livedAtBeat(), 1000)
+			l.network.handshakes.Of(3).Unsent.Add(1, l.clock.livedAtBeat(), 1000)
 		}
-		l.network.handshakes.of(3).unsent.Since.Store(0)
+		l.network.handshakes.Of(3).Unsent.Since.Store(0)
 		l.seesThird(func(v *examination.Follower) { v.Behind, v.AckedAt = 5, 0 })
 	}, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeDiverged, open: openLeader, begin: func(l *testHost) { l.compares(9, 1) }, end: func(l *testHost) { l.compares(10, 0) }},
@@ -295,8 +295,8 @@ var causeTests = []causeTest{
 	{code: diagnosis.CodeSettingsDiffer, open: openFollower, begin: func(l *testHost) {
 		c := l.config
 		c.ElectionTimeout *= 2
-		l.control(1, encodeSettings(c))
-	}, end: func(l *testHost) { l.control(1, encodeSettings(l.config)) }},
+		l.control(1, c.settings().Encode())
+	}, end: func(l *testHost) { l.control(1, l.config.settings().Encode()) }},
 	{code: diagnosis.CodeNotCompared, open: openLeader, begin: func(l *testHost) {
 		l.group.machine.divergence.Init(1, 1, divergence.Machine{Form: "f"}, (*comparison)(l.group))
 		l.watches("")

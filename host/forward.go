@@ -53,7 +53,7 @@ func (h *Host) receivedForward(from uint64, kind transport.Kind, body []byte) er
 		if len(command) > g.config.MaxCommandBytes {
 			f.Refuse = proposals.TooLarge
 		}
-		f.Bytes += int64(session.Room+len(command)) + overheadBytes
+		f.Bytes += int64(session.Room+len(command)) + proposals.OverheadBytes
 		f.Commands = append(f.Commands, proposals.Command{Mark: header.Mark, Data: command})
 	}
 	if f.Refuse == 0 && !g.inbox.reserveForward(f.Bytes) {

@@ -156,8 +156,8 @@ func (g *Group) countUnfounded(is bool) {
 	switch {
 	case !g.members.founding.Count(is):
 	case !is:
-		g.host.network.handshakes.unfounded.Add(-1)
-	case g.host.network.handshakes.unfounded.Add(1) == 1:
+		g.host.network.handshakes.Unfounded.Add(-1)
+	case g.host.network.handshakes.Unfounded.Add(1) == 1:
 		g.host.greetUnmet()
 	}
 }
@@ -206,7 +206,7 @@ func (g *Group) campaignFirst(st raft.BasicStatus) {
 	if g.members.founding.HasCampaigned() || st.Lead != raft.None || g.self != g.memberIDs()[0] {
 		return
 	}
-	if !g.host.network.handshakes.areReady(g.memberIDs(), g.self) || len(g.unmet()) > 0 {
+	if !g.host.network.handshakes.AreReady(g.memberIDs(), g.self) || len(g.unmet()) > 0 {
 		return
 	}
 	g.members.founding.SetCampaigned()
@@ -218,7 +218,7 @@ func (g *Group) campaignFirst(st raft.BasicStatus) {
 func (g *Group) askFounders() {
 	now := g.host.clock.livedAtBeat()
 	for _, id := range g.memberIDs() {
-		if p := g.host.network.handshakes.of(id); p != nil && now-p.heardAt.Load() > int64(g.host.config.electionTicks()/2) {
+		if p := g.host.network.handshakes.Of(id); p != nil && now-p.HeardAt.Load() > int64(g.host.config.electionTicks()/2) {
 			g.host.askIfAlive(id, now)
 		}
 	}

@@ -24,8 +24,8 @@ func openUnmet(t *testing.T) *testHost {
 		t.Fatal(err)
 	}
 	l.manual.runIdle()
-	for _, p := range l.network.handshakes.all() {
-		p.met.Store(false)
+	for _, p := range l.network.handshakes.All() {
+		p.Met.Store(false)
 	}
 	l.group = l.open(theGroup, l.machine)
 	l.out.take(0)

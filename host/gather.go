@@ -61,7 +61,7 @@ func (g *gathering) ends(took time.Duration, waiting int) {
 //
 // The shard calls it, and gathered, between two turns of the group.
 func (g *Group) gathers() bool {
-	if len(g.work.taken.proposals) <= 1 && !g.proposals.severalWait() {
+	if len(g.work.taken.proposals) <= 1 && !g.proposals.SeveralWait() {
 		return false
 	}
 	commands, urgent := g.inbox.peek()

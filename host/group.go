@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/reads"
@@ -81,7 +82,7 @@ type groupLife struct {
 	roleTimes   examination.RoleTimes
 	waiting     waitingLine // owned by the turn
 	views       examination.FollowerWatch
-	leaderViews leaderViews
+	leaderViews leadership.Views
 	counts      groupCounts
 }
 

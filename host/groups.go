@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
@@ -90,7 +91,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 		inbox:     inbox{memory: &h.memory.memory, now: h.env.env.Clock.Now},
 		core:      groupCore{hard: stored.HardState(), nextDue: never},
 		work:      groupWork{outgoing: outbox.Batches{HoldEmpty: true}}, // to its shard
-		proposals: groupProposals{proposalQueue: proposalQueue{budget: &h.memory.proposed, maxBytes: c.MaxAppendBytes}, gathering: gathering{now: h.env.env.Clock.Now}},
+		proposals: groupProposals{gathering: gathering{now: h.env.env.Clock.Now}},
 		writes:    groupWrites{storage: store, durable: appendlane.NewDurableState(stored.HardState())},
 		life:      newLife(),
 	}
@@ -153,7 +154,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 			g.countUnfounded(true)
 		}
 	}
-	g.leadership.resuming.voted = g.members.founding.Bound() != nil && (g.core.hard.Vote == g.self || g.isAlone())
+	g.leadership.resume.Voted = g.members.founding.Bound() != nil && (g.core.hard.Vote == g.self || g.isAlone())
 	g.snapshots.Schedule(g.snapshots.Growth.Applied())
 	g.publishFounding()
 	g.publish()
@@ -261,7 +262,8 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g = &Group{member: member{id: id, self: h.config.ID, host: h}, life: newLife()}
 	g.life.status.Store(diagnosis.Status{})
 	g.members.init(g)
-	g.proposals.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory.memory, h.env.env.Clock.Now
+	g.proposals.Queue = proposals.NewQueue(proposals.Settings{Budget: &h.memory.proposed})
+	g.inbox.memory, g.inbox.now = &h.memory.memory, h.env.env.Clock.Now
 	g.reads.init(g)
 	g.writes.append = appendlane.NewQueue(id, (*writer)(g), nil, raftpb.HardState{}, nil)
 	g.machine.apply = apply.New((*machineGroup)(g), apply.Settings{Group: id, Self: h.config.ID, Lanes: h.appliers})

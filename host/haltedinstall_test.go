@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
 )
@@ -73,7 +74,7 @@ func TestHaltedMachineDoesNotHoldTheCore(t *testing.T) {
 	if s := l.group.Status(); s.Applied != 2 || l.group.Halted() == nil || !slices.Equal(l.machine.indexes(), []uint64{1, 2}) {
 		t.Errorf("%+v, %v, given %v; want it halted at 3", s, l.group.Halted(), l.machine.indexes())
 	}
-	if work := l.group.machine.apply.Messages(); work > 2 || l.group.machine.apply.Held() > 2*overheadBytes {
+	if work := l.group.machine.apply.Messages(); work > 2 || l.group.machine.apply.Held() > 2*proposals.OverheadBytes {
 		t.Errorf("%d messages of %d bytes wait for the machine, want ranges of the log", work, l.group.machine.apply.Held())
 	}
 	if err := l.Close(over()); err != nil {

@@ -100,11 +100,11 @@ func TestAcksOfAnEarlierTermDoNotCount(t *testing.T) {
 		l.manual.tick()
 	}
 	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun})
-	if l.group.ackedSince(2, before) {
+	if l.group.leadership.stalls.acks.Since(2, before) {
 		t.Error("an acknowledgement of term 1 counts in term 3")
 	}
 	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 3, Index: begun + 1})
-	if !l.group.ackedSince(2, before) {
+	if !l.group.leadership.stalls.acks.Since(2, before) {
 		t.Error("an acknowledgement of this term does not count")
 	}
 }

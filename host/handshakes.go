@@ -10,6 +10,11 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
+// isThere reports whether something of another host has come within the last election timeout.
+func (h *Host) isThere(id uint64) bool {
+	return h.network.handshakes.IsThere(id, h.clock.livedAtBeat(), int64(h.config.electionTicks()))
+}
+
 // What hosts tell each other when they meet, in bodies of kind transport.Control: greeting 1 │ flags u8.
 const (
 	greetsAll byte = 1 // every other host is met
@@ -18,32 +23,24 @@ const (
 
 // meet is called for everything that arrives from a host.
 func (h *Host) meet(from uint64) {
-	p := h.network.handshakes.of(from)
+	p := h.network.handshakes.Of(from)
 	if p == nil {
 		h.recall(from)
-		if p = h.network.handshakes.of(from); p == nil {
+		if p = h.network.handshakes.Of(from); p == nil {
 			return
 		}
 	}
-	if now, before := h.clock.livedAtBeat(), p.heardAt.Load(); before != now {
-		if now-before > int64(2*h.config.electionTicks()) {
-			p.heardSince.Store(now)
-		}
-		p.heardAt.Store(now)
-	}
-	if p.refuses.Load() != nil {
-		p.refuses.Store(nil) // only a host that admits this one delivers to it
-	}
-	if !p.told.Load() {
-		p.told.Store(true)
+	p.Hear(h.clock.livedAtBeat(), int64(2*h.config.electionTicks()))
+	if !p.Told.Load() {
+		p.Told.Store(true)
 		h.tellAddresses(from, h.others())
 		h.tellSettings(from)
 	}
-	if p.met.Load() {
+	if p.Met.Load() {
 		return
 	}
-	p.met.Store(true)
-	if h.network.handshakes.areAllMet() {
+	p.Met.Store(true)
+	if h.network.handshakes.AreAllMet() {
 		for _, id := range h.others() {
 			h.greet(id, 0)
 		}
@@ -52,7 +49,7 @@ func (h *Host) meet(from uint64) {
 }
 
 func (h *Host) wakeUnfounded() {
-	if h.network.handshakes.unfounded.Load() == 0 {
+	if h.network.handshakes.Unfounded.Load() == 0 {
 		return
 	}
 	var w sched.Woken
@@ -66,7 +63,7 @@ func (h *Host) wakeUnfounded() {
 
 // greet sends a greeting.
 func (h *Host) greet(to uint64, flags byte) {
-	if h.network.handshakes.areAllMet() {
+	if h.network.handshakes.AreAllMet() {
 		flags |= greetsAll
 	}
 	h.network.transport.SendBytes(to, transport.Control, []byte{control.Greeting, flags})
@@ -74,10 +71,10 @@ func (h *Host) greet(to uint64, flags byte) {
 
 // greetUnmet greets the hosts that were not met, or have not met all others, if a group waits for them.
 func (h *Host) greetUnmet() {
-	if h.network.handshakes.unfounded.Load() == 0 {
-		if h.trust.authority.waitsForMeetings() && !h.network.handshakes.areAllMet() {
+	if h.network.handshakes.Unfounded.Load() == 0 {
+		if h.trust.authority.waitsForMeetings() && !h.network.handshakes.AreAllMet() {
 			for _, id := range h.others() {
-				if !h.network.handshakes.has(id) {
+				if !h.network.handshakes.Has(id) {
 					h.greet(id, greetsAsk)
 				}
 			}
@@ -85,7 +82,7 @@ func (h *Host) greetUnmet() {
 		return
 	}
 	for _, id := range h.others() {
-		if p := h.network.handshakes.of(id); p != nil && (!p.met.Load() || !p.ready.Load()) {
+		if p := h.network.handshakes.Of(id); p != nil && (!p.Met.Load() || !p.Ready.Load()) {
 			h.greet(id, greetsAsk)
 		}
 	}
@@ -95,7 +92,7 @@ func (h *Host) greetUnmet() {
 // once in two election timeouts.
 func (h *Host) greetRefusing() {
 	for _, id := range h.others() {
-		if h.network.handshakes.refusal(id) != nil {
+		if h.network.handshakes.Refusal(id) != nil {
 			h.greet(id, greetsAsk)
 		}
 	}
@@ -103,14 +100,14 @@ func (h *Host) greetRefusing() {
 
 // RefusedBy implements transport.RefusalReceiver.
 func (h *inbound) RefusedBy(by uint64, why string) {
-	p := h.network.handshakes.of(by)
+	p := h.network.handshakes.Of(by)
 	if p == nil {
 		return
 	}
-	if p.refuses.Load() == nil {
-		p.refusesSince.Store(h.clock.livedAtBeat())
+	if p.Refuses.Load() == nil {
+		p.RefusesSince.Store(h.clock.livedAtBeat())
 	}
-	p.refuses.Store(&why)
+	p.Refuses.Store(&why)
 	for _, g := range h.groups.all() {
 		g.stopIfRefused()
 	}
@@ -119,8 +116,8 @@ func (h *inbound) RefusedBy(by uint64, why string) {
 // AdmittedBy implements transport.AdmissionReceiver. A follower that refused this host has nothing to say to
 // it, so the refusal ends here.
 func (h *inbound) AdmittedBy(by uint64) {
-	if p := h.network.handshakes.of(by); p != nil {
-		p.refuses.Store(nil)
+	if p := h.network.handshakes.Of(by); p != nil {
+		p.Refuses.Store(nil)
 	}
 }
 
@@ -135,7 +132,7 @@ func (g *Group) stopIfRefused() {
 	var by []uint64
 	var why string
 	for _, id := range g.memberIDs() {
-		if said := g.host.network.handshakes.refusal(id); said != nil {
+		if said := g.host.network.handshakes.Refusal(id); said != nil {
 			by, why = append(by, id), *said
 		}
 	}
@@ -150,7 +147,7 @@ func (h *Host) takeGreeting(from uint64, body []byte) error {
 	if len(body) != 2 {
 		return fmt.Errorf("%w: a greeting of %d bytes", control.ErrBad, len(body))
 	}
-	if p := h.network.handshakes.of(from); p != nil && body[1]&greetsAll != 0 && !p.ready.Swap(true) {
+	if p := h.network.handshakes.Of(from); p != nil && body[1]&greetsAll != 0 && !p.Ready.Swap(true) {
 		h.wakeUnfounded()
 	}
 	if body[1]&greetsAsk != 0 {
@@ -235,11 +232,11 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 // askIfAlive greets a host, at most twice in an election timeout, so that Explain can tell a host that is
 // down from one that is up and has nothing to say.
 func (h *Host) askIfAlive(id uint64, now int64) {
-	p := h.network.handshakes.of(id)
+	p := h.network.handshakes.Of(id)
 	if p == nil {
 		return
 	}
-	if was := p.askedAt.Load(); now-was > int64(h.config.electionTicks()/2) && p.askedAt.CompareAndSwap(was, now) {
+	if was := p.AskedAt.Load(); now-was > int64(h.config.electionTicks()/2) && p.AskedAt.CompareAndSwap(was, now) {
 		h.greet(id, greetsAsk)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/peers"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -31,7 +32,7 @@ func TestInventedHostsAreBounded(t *testing.T) {
 			break
 		}
 	}
-	if n := len(l.others()); !errors.Is(err, identity.ErrTooManyHosts) || n < maxHintedHosts || n > maxHintedHosts+5 {
+	if n := len(l.others()); !errors.Is(err, identity.ErrTooManyHosts) || n < peers.MaxHinted || n > peers.MaxHinted+5 {
 		t.Errorf("%d hosts are known, and %v", n, err)
 	}
 	if err := l.SetPeer(2000, "y:1"); err != nil {
@@ -43,7 +44,7 @@ func TestInventedHostsAreBounded(t *testing.T) {
 // ones: then it has moved.
 func TestAHostThatHasMovedIsLookedForWhereItSaidLast(t *testing.T) {
 	l, _ := openAlone(t, 3)
-	says := func(generation uint64, addr string) location {
+	says := func(generation uint64, addr string) peers.Location {
 		t.Helper()
 		i := incarnationOf(9)
 		body := append(control.AppendNumbers([]byte{control.Addresses}, 9), i[:]...)
@@ -51,18 +52,18 @@ func TestAHostThatHasMovedIsLookedForWhereItSaidLast(t *testing.T) {
 		if err := l.Host.control(2, transport.Control, body); err != nil {
 			t.Fatal(err)
 		}
-		return l.network.peers.location(9)
+		return l.network.peers.Location(9)
 	}
 	if err := l.SetPeer(9, "given:1"); err != nil {
 		t.Fatal(err)
 	}
-	if at := says(1, "said:1"); at.addr() != "given:1" || at.other() != "said:1" {
-		t.Errorf("it has said one address, and is looked for at %q, then %q", at.addr(), at.other())
+	if at := says(1, "said:1"); at.Addr() != "given:1" || at.Other() != "said:1" {
+		t.Errorf("it has said one address, and is looked for at %q, then %q", at.Addr(), at.Other())
 	}
-	if at := says(2, "said:1"); at.addr() != "given:1" {
-		t.Errorf("it has said the same again, and is looked for at %q", at.addr())
+	if at := says(2, "said:1"); at.Addr() != "given:1" {
+		t.Errorf("it has said the same again, and is looked for at %q", at.Addr())
 	}
-	if at := says(3, "said:2"); at.addr() != "said:2" || at.other() != "given:1" {
-		t.Errorf("it has moved, and is looked for at %q, then %q", at.addr(), at.other())
+	if at := says(3, "said:2"); at.Addr() != "said:2" || at.Other() != "given:1" {
+		t.Errorf("it has moved, and is looked for at %q, then %q", at.Addr(), at.Other())
 	}
 }

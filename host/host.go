@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/internal/peers"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
@@ -116,8 +117,8 @@ type hostTrust struct {
 type hostNetwork struct {
 	transport  Transport
 	ownTCP     bool // the transport is not WithTransport's
-	peers      peers
-	handshakes handshakes
+	peers      peers.Book
+	handshakes peers.Handshakes
 	pulses     *pulse.Sender
 	heard      *pulse.Receiver
 	asked      []pulse.Question // scratch memory of answerLeaders

@@ -3,6 +3,7 @@ package host
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/event"
@@ -24,6 +25,8 @@ import (
 type inbox struct {
 	memory *memory
 	now    func() time.Duration // the clock of the host
+
+	commands atomic.Int64 // that wait; 0 spares those who look the lock
 
 	mu            sync.Mutex
 	closed        bool
@@ -48,7 +51,7 @@ type inputs struct {
 	unreachable []uint64
 	questions   []appliedRecord // of a leader (stuckapply.go), one of each host at most,
 	applied     []appliedRecord // and answers to this one's
-	proposals   []proposal
+	proposals   []proposals.Proposal
 	since       time.Duration       // when the first of the proposals came
 	forwards    []proposals.Frame   // commands of hosts that do not lead,
 	refusals    []proposals.Refusal // and refusals of what this one has forwarded
@@ -75,21 +78,27 @@ func (in *inputs) reset() {
 	}
 }
 
-func (b *inbox) putProposal(p proposal) error {
+func (b *inbox) putProposal(p proposals.Proposal) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
 		return outcome.ErrStopped
-	case !b.memory.waiting.Take(b.proposalBytes+b.forwardBytes, p.bytes()):
+	case !b.memory.waiting.Take(b.proposalBytes+b.forwardBytes, p.Bytes()):
 		return outcome.ErrOverloaded
 	}
-	b.proposalBytes += p.bytes()
+	b.proposalBytes += p.Bytes()
 	if len(b.waiting.proposals) == 0 {
 		b.waiting.since = b.now() // once for each batch: a reading costs as much as all the rest
 	}
-	b.waiting.proposals = append(b.waiting.proposals, p)
+	b.setProposals(append(b.waiting.proposals, p))
 	return nil
+}
+
+// setProposals changes the commands that wait.
+func (b *inbox) setProposals(all []proposals.Proposal) {
+	b.waiting.proposals = all
+	b.commands.Store(int64(len(all)))
 }
 
 // putMessages takes all messages or none, and returns how many were dropped.
@@ -200,12 +209,13 @@ func (b *inbox) takeCalls(spare *inputs, maxBytes, callBytes int64) (more bool) 
 	b.waiting, *spare = *spare, b.waiting
 	b.waiting.since = spare.since // of those that stay
 	var proposalBytes, messageBytes int64
-	holds := b.holds || callBytes < maxBytes && len(spare.proposals) > 0 && spare.proposals[0].bytes() > callBytes
+	holds := b.holds || callBytes < maxBytes && len(spare.proposals) > 0 && spare.proposals[0].Bytes() > callBytes
 	if holds {
 		spare.proposals, b.waiting.proposals, proposalBytes = b.waiting.proposals, spare.proposals, b.proposalBytes
 	} else {
-		spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, min(maxBytes, callBytes), proposal.bytes)
+		spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, min(maxBytes, callBytes), proposals.Proposal.Bytes)
 	}
+	b.commands.Store(int64(len(b.waiting.proposals)))
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
 	b.memory.waiting.Give(b.proposalBytes - proposalBytes + b.forwardBytes)
 	b.forwardBytes = 0
@@ -297,12 +307,15 @@ func (b *inbox) putRefusal(r proposals.Refusal) {
 
 // firstProposal returns the bytes of the command that waits for longest, if one waits and is not held.
 func (b *inbox) firstProposal() (bytes int64, waits bool) {
+	if !b.hasProposals() {
+		return 0, false
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.holds || len(b.waiting.proposals) == 0 {
 		return 0, false
 	}
-	return b.waiting.proposals[0].bytes(), true
+	return b.waiting.proposals[0].Bytes(), true
 }
 
 // waitingCommands returns how many commands wait, and their bytes.
@@ -319,15 +332,11 @@ func (b *inbox) space() int64 {
 	return b.memory.waiting.Max - b.memory.waiting.Used() - b.proposalBytes - b.forwardBytes
 }
 
-// hasProposals reports whether commands wait.
-func (b *inbox) hasProposals() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.waiting.proposals) > 0
-}
+// hasProposals reports whether commands wait. It takes no lock.
+func (b *inbox) hasProposals() bool { return b.commands.Load() > 0 }
 
 // takeIf takes the commands that wait and for which goes returns true.
-func (b *inbox) takeIf(goes func(proposal) bool) (gone []proposal) {
+func (b *inbox) takeIf(goes func(proposals.Proposal) bool) (gone []proposals.Proposal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.waiting.proposals
@@ -338,11 +347,11 @@ func (b *inbox) takeIf(goes func(proposal) bool) (gone []proposal) {
 			continue
 		}
 		gone = append(gone, p)
-		b.proposalBytes -= p.bytes()
-		b.memory.waiting.Give(p.bytes())
+		b.proposalBytes -= p.Bytes()
+		b.memory.waiting.Give(p.Bytes())
 	}
 	clear(all[len(kept):])
-	b.waiting.proposals = kept
+	b.setProposals(kept)
 	return gone
 }
 
@@ -357,12 +366,13 @@ func (b *inbox) shrink() {
 }
 
 // close makes the inbox refuse commands from now on, and returns the commands that still wait.
-func (b *inbox) close() []proposal {
+func (b *inbox) close() []proposals.Proposal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
 	left := b.waiting.proposals
-	b.waiting.proposals, b.waiting.messages, b.waiting.fetched, b.waiting.forwards = nil, nil, nil, nil
+	b.setProposals(nil)
+	b.waiting.messages, b.waiting.fetched, b.waiting.forwards = nil, nil, nil
 	b.memory.waiting.Give(b.proposalBytes + b.forwardBytes)
 	b.memory.received.Give(b.messageBytes)
 	b.proposalBytes, b.messageBytes, b.forwardBytes = 0, 0, 0
@@ -370,11 +380,11 @@ func (b *inbox) close() []proposal {
 }
 
 // dropProposals returns the commands that wait for a turn, and forgets them.
-func (b *inbox) dropProposals() []proposal {
+func (b *inbox) dropProposals() []proposals.Proposal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	left := b.waiting.proposals
-	b.waiting.proposals = nil
+	b.setProposals(nil)
 	b.memory.waiting.Give(b.proposalBytes)
 	b.proposalBytes = 0
 	return left

@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-func command(n int) proposal { return proposal{command: make([]byte, n)} }
+func command(n int) proposals.Proposal { return proposals.Proposal{Command: make([]byte, n)} }
 
 // anInbox returns the only inbox of a host with these shares. It gets half of each.
 func anInbox(waiting, received int64) *inbox {
@@ -20,12 +21,12 @@ func anInbox(waiting, received int64) *inbox {
 
 // Proposals are bounded in bytes, and a turn makes space again.
 func TestInboxBoundsProposals(t *testing.T) {
-	b := anInbox(4*(10+overheadBytes), 0)
+	b := anInbox(4*(10+proposals.OverheadBytes), 0)
 	for i, step := range []struct {
 		bytes int
 		want  error
 	}{
-		{4*10 + 3*overheadBytes + 1, outcome.ErrOverloaded}, // larger than the share
+		{4*10 + 3*proposals.OverheadBytes + 1, outcome.ErrOverloaded}, // larger than the share
 		{10, nil},
 		{10, nil},
 		{1, outcome.ErrOverloaded},
@@ -55,8 +56,8 @@ func TestTurnIsBounded(t *testing.T) {
 	b, all := anInbox(100<<20, 100<<20), 0
 	for i := range 40 {
 		p := command(size)
-		p.command[0] = byte(i)
-		m := raftpb.Message{Index: uint64(i), Entries: []raftpb.Entry{{Data: p.command}}}
+		p.Command[0] = byte(i)
+		m := raftpb.Message{Index: uint64(i), Entries: []raftpb.Entry{{Data: p.Command}}}
 		if err := b.putProposal(p); err != nil || b.putMessages([]raftpb.Message{m}, heldBytes(m)) != 0 {
 			t.Fatal(err)
 		}
@@ -68,8 +69,8 @@ func TestTurnIsBounded(t *testing.T) {
 			t.Fatalf("a turn takes %d commands and %d messages of 1 MiB", n, len(in.messages))
 		}
 		for i, p := range in.proposals {
-			if int(p.command[0]) != all || int(in.messages[i].Index) != all {
-				t.Fatalf("command %d and message %d, want %d of both", p.command[0], in.messages[i].Index, all)
+			if int(p.Command[0]) != all || int(in.messages[i].Index) != all {
+				t.Fatalf("command %d and message %d, want %d of both", p.Command[0], in.messages[i].Index, all)
 			}
 			all++
 		}
@@ -118,7 +119,7 @@ func TestInboxDropsMessages(t *testing.T) {
 }
 
 func TestInboxClose(t *testing.T) {
-	b := anInbox(20+2*overheadBytes, 20)
+	b := anInbox(20+2*proposals.OverheadBytes, 20)
 	if err := b.putProposal(command(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestInboxCollapses(t *testing.T) {
 
 // A spare buffer keeps nothing of the last turn alive.
 func TestInboxForgetsWhatWasTaken(t *testing.T) {
-	b := anInbox(20+2*overheadBytes, 20)
+	b := anInbox(20+2*proposals.OverheadBytes, 20)
 	_ = b.putProposal(command(3))
 	b.putMessages([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}}, 1)
 	b.putAnswers([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}})
@@ -177,7 +178,57 @@ func TestInboxForgetsWhatWasTaken(t *testing.T) {
 	b.take(&in, maxTurnBytes)
 	proposals, messages, answers := in.proposals, in.messages, in.answers
 	b.take(&in, maxTurnBytes)
-	if proposals[0].command != nil || messages[0].Entries != nil || answers[0].Entries != nil {
+	if proposals[0].Command != nil || messages[0].Entries != nil || answers[0].Entries != nil {
 		t.Error("the spare still points to what was taken")
 	}
+}
+
+// Each turn of a group with calls asks whether commands wait, twice. While none waits that takes no lock:
+// here the lock is held, and the turn would hang.
+func TestATurnLooksForCommandsWithoutALock(t *testing.T) {
+	b := anInbox(1<<20, 0)
+	if err := b.putProposal(command(10)); err != nil || !b.hasProposals() {
+		t.Fatal(err, "or no command waits")
+	}
+	if gone := b.takeIf(func(proposals.Proposal) bool { return true }); len(gone) != 1 {
+		t.Fatalf("%d commands are taken", len(gone))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, waits := b.firstProposal(); waits || b.hasProposals() {
+		t.Error("a command waits that was taken")
+	}
+}
+
+// What says without a lock how many commands wait follows each change.
+func TestWaitingCommandsAreCounted(t *testing.T) {
+	b := anInbox(1<<20, 1<<20)
+	check := func(after string, want int) {
+		t.Helper()
+		if n, _ := b.waitingCommands(); n != want || b.commands.Load() != int64(want) {
+			t.Errorf("after %s %d commands wait, and %d are counted; want %d", after, n, b.commands.Load(), want)
+		}
+	}
+	put := func() {
+		for range 3 {
+			if err := b.putProposal(command(100)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put()
+	check("three puts", 3)
+	var in inputs
+	b.take(&in, 1)
+	check("a turn that takes one", 2)
+	b.takeCalls(&in, maxTurnBytes, 0)
+	check("a turn that takes none", 2)
+	b.take(&in, maxTurnBytes)
+	check("a turn that takes all", 0)
+	put()
+	b.dropProposals()
+	check("a drop", 0)
+	put()
+	b.close()
+	check("the end", 0)
 }

@@ -7,11 +7,8 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/entry"
-	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/turn"
-	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -95,9 +92,9 @@ func (g *Group) restoreInstalled(s *raftpb.Snapshot, restored func()) {
 		g.fail(errRestore(err))
 		return
 	}
-	g.proposals.overtaken(p.ID.Index)
+	g.proposals.Overtaken(p.ID.Index)
 	if m, ok := g.machine.apply.Machine.(*apply.Commands); ok {
-		g.overtakeRouted(m.Table())
+		g.proposals.OvertakeRouted(m.Table(), g.machine.apply.RefusedBefore)
 	}
 	restored()
 }
@@ -128,56 +125,4 @@ func (g *Group) restoreReceived(p *snapshots.Published) (err error) {
 		err = closed
 	}
 	return err
-}
-
-// overtakeRouted ends the calls whose commands the table of a snapshot has, which was installed: their
-// entries are not applied here any more. A call of this host's own session that was sent, and that the
-// table may have forgotten, ends without a known outcome. The others were not applied before the snapshot:
-// so what this host applies from now on tells their outcome, as if it had applied everything before
-// (Group.expireCall).
-func (g *Group) overtakeRouted(t *session.Table) {
-	type ended struct {
-		call  *Call
-		first session.Record
-		known bool
-	}
-	var all []ended
-	var bytes int64
-	q := &g.proposals
-	s := &q.calls
-	q.mu.Lock()
-	for _, list := range []*sched.Ring[*Call]{&s.again, &s.sent} {
-		for p := list.First(); p != nil; {
-			c := p.Owner
-			p = p.Next()
-			m := session.Mark{ID: s.id, Number: c.number}
-			if c.Session != nil {
-				m = *c.Session
-			}
-			if m.Number == 0 {
-				continue // it was in no log under a number
-			}
-			first, known := t.Lookup(m.ID, m.Number)
-			if known || list == &s.sent && c.Session == nil && t.MayHaveForgotten(m.ID) {
-				bytes += c.bytes()
-				s.remove(c)
-				all = append(all, ended{c, first, known})
-			}
-		}
-	}
-	q.hold(-bytes)
-	q.mu.Unlock()
-	for _, e := range all {
-		switch {
-		case !e.known:
-			e.call.fail(fmt.Errorf("%w: a snapshot was installed that does not know its session any more", outcome.ErrIndeterminate))
-		case e.first.Refused:
-			e.call.fail(g.machine.apply.RefusedBefore(e.first.Index))
-		case e.call.w.finish():
-			g.tellDuplicate(e.call.Owner, outcome.Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
-		}
-	}
-	if bytes > 0 && g.inbox.hasProposals() {
-		g.wake()
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/snapshot"
@@ -375,7 +376,8 @@ func TestATransferThatIsNotNeededEnds(t *testing.T) {
 // When a snapshot is installed, the calls whose commands its table of sessions has end as duplicates; one
 // that the table may have forgotten has no known outcome; the others go on.
 func TestInstallEndsCalls(t *testing.T) {
-	l, g := followGroup(t, &forwardTransport{recordingTransport: &recordingTransport{}})
+	out := &forwardTransport{recordingTransport: &recordingTransport{}}
+	l, g := followGroup(t, out)
 	var callers []*overtakenCaller
 	for range 3 {
 		c := &overtakenCaller{echoCaller: newEchoCaller()}
@@ -385,21 +387,20 @@ func TestInstallEndsCalls(t *testing.T) {
 		}
 		l.manual.runIdle()
 	}
-	id := g.proposals.calls.id
 	table := session.New(session.Options{})
-	if v, _ := table.Apply(session.Mark{ID: id, Number: 2, Low: 1}, 70, 7); v != session.Fresh {
+	if v, _ := table.Apply(session.Mark{ID: out.session, Number: 2, Low: 1}, 70, 7); v != session.Fresh {
 		t.Fatal(v)
 	}
-	g.overtakeRouted(table)
+	g.proposals.OvertakeRouted(table, nil)
 	if d := callers[1].duplicates; len(d) != 1 || d[0] != (outcome.Receipt{Index: 70, Term: 7}) {
 		t.Errorf("call 2 is told %+v", d)
 	}
-	if n := g.proposals.calls.n.Load(); n != 2 || len(callers[0].failed)+len(callers[2].failed) > 0 {
-		t.Errorf("%d calls wait, want 2", n)
+	if bytes := g.proposals.Counts().Bytes; bytes != 2*proposals.BytesOf(make([]byte, CallRoom+1)) || len(callers[0].failed)+len(callers[2].failed) > 0 {
+		t.Errorf("calls of %d bytes wait, want 2 calls", bytes)
 	}
 	late := session.New(session.Options{})
 	late.Advance(1000 * time.Hour)
-	g.overtakeRouted(late)
+	g.proposals.OvertakeRouted(late, nil)
 	for _, i := range []int{0, 2} {
 		select {
 		case err := <-callers[i].failed:

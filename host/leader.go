@@ -63,7 +63,7 @@ type Leader struct {
 
 // leader returns what this host knows of a host that leads.
 func (h *Host) leader(id uint64) Leader {
-	return Leader{ID: id, Addr: h.network.peers.addr(id), ClientAddr: h.config.ClientAddrs[id], Self: id == h.config.ID}
+	return Leader{ID: id, Addr: h.network.peers.Addr(id), ClientAddr: h.config.ClientAddrs[id], Self: id == h.config.ID}
 }
 
 // notLeader is the error for what only a leader takes; leader is 0 if none is known.

@@ -11,8 +11,8 @@ import (
 // groupLeadership is what a group knows of who should lead it. The turn owns what is not atomic.
 type groupLeadership struct {
 	stalls     stalls
-	slow       slowMembers
-	resuming   resuming
+	slow       leadership.SlowMembers
+	resume     leadership.Resume
 	lateOrders lateOrders
 	quietLead  quietLead
 	placing    groupPlacing // its own comments say who owns what
@@ -24,19 +24,6 @@ type groupLeadership struct {
 // lateOrders is what a group knows of the order to campaign that came last.
 type lateOrders struct {
 	orderAt atomic.Int64 // tick at which it came and waits since; 0: none waits
-}
-
-// leaderView is which members a leader has heard.
-type leaderView struct {
-	from, term uint64
-	at         int64 // in ticks that were not missed
-	here       []uint64
-}
-
-// leaderViews are the latest view of a follower, and when it asked for one.
-type leaderViews struct {
-	latest  atomic.Pointer[leaderView]
-	askedAt atomic.Int64 // plus one; 0: never
 }
 
 // wish is what a survey wants a group to do: to hand over to one of some members, the best first.
@@ -75,13 +62,6 @@ type quietLead struct {
 	pulsed     bool  // its heartbeats are left to the pulses
 	pulseAfter int64 // not before this tick
 	activeAt   int64 // the tick through which answers were noted
-}
-
-// resuming is a member's attempt to lead again. It belongs to the turn.
-type resuming struct {
-	voted bool  // for itself, before the group was opened; false when nothing is left to try
-	since int64 // the tick of the first turn
-	tries int
 }
 
 // Transfer is a leadership that is handed over because a caller wants it (Group.StartTransfer). It rests on

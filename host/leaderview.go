@@ -2,35 +2,22 @@ package host
 
 import (
 	"context"
-	"encoding/binary"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/control"
-	"github.com/millrace/millrace/host/internal/entry"
-	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
 
-// Followers need not hear each other, so only the leader knows which members are there. A follower that is
-// asked (Group.Members, Group.Plan) asks its leader, and answers by what that has said lately:
-//
-//	view question  62 │ group
-//	view answer    63 │ group │ n │ n × id of a member that the leader has heard within an election timeout
-//
-// in bodies of kind transport.Control; integers are uvarints. A leader of an earlier version answers nothing.
-// Then the follower says that it does not know. It never says "no" of a member that it merely does not hear.
+// What a follower knows of who is there: what its leader has said lately (leadership.View).
 
 // view returns the view of the member that leads now, or nil if it has said nothing within two election
 // timeouts.
-func (g *Group) view() *leaderView {
-	v, s := g.life.leaderViews.latest.Load(), g.life.status.Load()
-	if v == nil || v.from != s.Leader || v.term != s.Term || g.host.clock.livedAtBeat()-v.at > 2*int64(g.host.config.electionTicks()) {
-		return nil
-	}
-	return v
+func (g *Group) view() *leadership.View {
+	s := g.life.status.Load()
+	return g.life.leaderViews.Of(s.Leader, s.Term, g.host.clock.livedAtBeat()-2*int64(g.host.config.electionTicks()))
 }
 
 // viewer returns the member whose view is what this one says of who is there; 0: no leader has told.
@@ -39,7 +26,7 @@ func (g *Group) viewer() uint64 {
 		return g.self
 	}
 	if v := g.view(); v != nil {
-		return v.from
+		return v.From
 	}
 	return raft.None
 }
@@ -54,9 +41,9 @@ func (g *Group) isHere(id uint64) bool {
 		return g.isThere(id)
 	}
 	if v := g.view(); v != nil {
-		return slices.Contains(v.here, id)
+		return slices.Contains(v.Here, id)
 	}
-	return g.host.network.handshakes.has(id)
+	return g.host.network.handshakes.Has(id)
 }
 
 // isKnownHere is isHere for a reader: a member that no leader has told has heard the others itself, or not.
@@ -69,14 +56,9 @@ func (g *Group) isKnownHere(id uint64) bool {
 
 // askView asks the leader, at most once in a heartbeat interval.
 func (g *Group) askView() {
-	s, now := g.life.status.Load(), g.host.clock.livedAtBeat()+1
-	if s.Leader == raft.None || s.Leader == g.self || g.Err() != nil {
-		return
-	}
-	if was := g.life.leaderViews.askedAt.Load(); was == 0 || now-was >= ticksPerHeartbeat {
-		if g.life.leaderViews.askedAt.CompareAndSwap(was, now) {
-			g.host.network.transport.SendBytes(s.Leader, transport.Control, binary.AppendUvarint([]byte{control.ViewQuestion}, g.id))
-		}
+	s := g.life.status.Load()
+	if s.Leader != raft.None && s.Leader != g.self && g.Err() == nil && g.life.leaderViews.MayAsk(g.host.clock.livedAtBeat(), ticksPerHeartbeat) {
+		g.host.network.transport.SendBytes(s.Leader, transport.Control, leadership.EncodeViewQuestion(g.id))
 	}
 }
 
@@ -101,42 +83,18 @@ func (g *Group) awaitView(ctx context.Context) {
 
 // takeView takes a question or an answer.
 func (h *Host) takeView(from uint64, body []byte) error {
-	r := entry.Reader{Rest: body[1:]}
-	g := h.groups.get(r.Uvarint(^uint64(0)))
-	if body[0] == control.ViewQuestion {
-		if r.Bad || len(r.Rest) > 0 {
-			return fmt.Errorf("%w: %d bytes ask who is there", control.ErrBad, len(body))
-		}
-		if g != nil && g.isOther(from) && g.life.status.leads.Load() {
-			h.network.transport.SendBytes(from, transport.Control, g.encodeView())
-		}
-		return nil
+	group, here, err := leadership.DecodeView(body)
+	g := h.groups.get(group)
+	if err != nil || g == nil {
+		return err
 	}
-	v := &leaderView{from: from, at: h.clock.livedAtBeat()}
-	for range r.Uvarint(membership.MaxMembers) {
-		v.here = append(v.here, r.Uvarint(^uint64(0)))
-	}
-	if r.Bad || len(r.Rest) > 0 {
-		return fmt.Errorf("%w: %d bytes say who is there", control.ErrBad, len(body))
-	}
-	if g == nil {
-		return nil
-	}
-	if s := g.life.status.Load(); s.Leader == from {
-		v.term = s.Term
-		g.life.leaderViews.latest.Store(v)
+	switch s := g.life.status.Load(); {
+	case body[0] == control.ViewAnswer && s.Leader == from:
+		g.life.leaderViews.Store(&leadership.View{From: from, Term: s.Term, At: h.clock.livedAtBeat(), Here: here})
+	case body[0] == control.ViewQuestion && g.isOther(from) && g.life.status.leads.Load():
+		h.network.transport.SendBytes(from, transport.Control, leadership.EncodeView(g.id, slices.DeleteFunc(slices.Clone(g.memberIDs()), func(id uint64) bool { return !g.isHere(id) })))
 	}
 	return nil
-}
-
-// encodeView says which members this leader has heard, itself included.
-func (g *Group) encodeView() []byte {
-	here := slices.DeleteFunc(slices.Clone(g.memberIDs()), func(id uint64) bool { return !g.isHere(id) })
-	body := binary.AppendUvarint(binary.AppendUvarint([]byte{control.ViewAnswer}, g.id), uint64(len(here)))
-	for _, id := range here {
-		body = binary.AppendUvarint(body, id)
-	}
-	return body
 }
 
 const (

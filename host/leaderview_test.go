@@ -46,7 +46,7 @@ func (m Members) absent() (ids []uint64) {
 func TestFollowerAsksWhoIsThere(t *testing.T) {
 	out := &bodyTransport{}
 	l := openSecond(t, WithTransport(out))
-	l.network.handshakes.of(3).heardAt.Store(-1000)
+	l.network.handshakes.Of(3).HeardAt.Store(-1000)
 	if m := l.group.Members(); m.View != raft.None || !slices.Equal(m.absent(), []uint64{3}) || out.count(1, control.ViewQuestion) != 1 {
 		t.Fatalf("no leader has told: %+v; questions: %d", m, out.count(1, control.ViewQuestion))
 	}
@@ -74,7 +74,7 @@ func TestFollowerAsksWhoIsThere(t *testing.T) {
 	if plan, err = l.group.Plan(DemoteMember(3)); err != nil || plan.View != 1 || !strings.Contains(plan.String(), "tolerates 1 failure now, as host 1 says, which leads") {
 		t.Errorf("%v, %v", plan, err)
 	}
-	l.group.life.leaderViews.latest.Load().at = -1000
+	l.group.view().At = -1000
 	if m := l.group.Members(); m.View != raft.None {
 		t.Errorf("the answer is old: %+v", m)
 	}
@@ -97,7 +97,7 @@ func TestLeaderSaysWhoIsThere(t *testing.T) {
 		t.Errorf("%d answers of a member that does not lead", n)
 	}
 	l.lead()
-	l.network.handshakes.of(3).heardAt.Store(-1000)
+	l.network.handshakes.Of(3).HeardAt.Store(-1000)
 	l.control(2, question)
 	if want := string([]byte{'2', control.ViewAnswer, theGroup, 2, 1, 2}); !slices.Contains(out.bodies, want) {
 		t.Errorf("no answer % x in % x", want, out.bodies)

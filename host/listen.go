@@ -59,7 +59,7 @@ func (c Config) explainListen(listens bool, err error) error {
 // host's, is the likely reason.
 func (h *Host) tlsEvent(e tcp.TLSEvent) {
 	h.reports.events.emit(event.TLSEvent{TLSEvent: e})
-	if refused, ok := e.(tcp.CertificateRefused); ok && h.network.handshakes.of(refused.Peer) != nil {
+	if refused, ok := e.(tcp.CertificateRefused); ok && h.network.handshakes.Of(refused.Peer) != nil {
 		h.reports.watch.RecordCertificate(refused.Peer, examination.Certificate{ByPeer: refused.ByPeer, Remote: refused.Remote, Err: refused.Err}, h.clock.livedAtBeat(), h.config.bounds().Refused())
 	}
 }

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/millrace/millrace/host/event"
@@ -14,7 +13,6 @@ import (
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
@@ -55,19 +53,21 @@ func (g *Group) openMachine(machine statemachine.Machine) error {
 	g.machine.apply = apply.New((*machineGroup)(g), s)
 	m, ok := machine.(*apply.Commands)
 	if !ok {
+		g.proposals.Queue = proposals.NewQueue(g.proposalSettings())
 		return nil
 	}
 	if err := m.Open(g.machine.apply, g.opening(m)); err != nil {
 		return err
 	}
 	g.proposals.hasCommands = true
-	g.proposals.takeCalls(g.now, min(proposals.MaxNumbers, m.Table().Options().MaxNumbers()))
+	g.proposals.Queue = proposals.NewQueue(g.callSettings(m.Table().Options()))
+	m.Callers = g.proposals.Queue
 	return nil
 }
 
 func (g *Group) opening(m *apply.Commands) apply.Opening {
 	return apply.Opening{
-		Dir: g.host.config.Dir, Volatile: g.config.Volatile, Now: g.now, Callers: (*machineCallers)(g),
+		Dir: g.host.config.Dir, Volatile: g.config.Volatile, Now: g.now,
 		OpenObjects: func() error { return g.openObjects(m) },
 		Compared:    func(c divergence.Machine) { g.machine.divergence.Init(g.id, g.self, c, (*comparison)(g)) },
 		Checkpoint:  g.machine.divergence.Put,
@@ -139,44 +139,6 @@ func (g *machineGroup) Snapshot() (restore func() error, name string) {
 	}, p.ID.String()
 }
 
-// machineCallers implements apply.Callers.
-type machineCallers Group
-
-func (g *machineCallers) Find(commands []statemachine.Command) { (*Group)(g).findCallers(commands) }
-func (g *machineCallers) Applied()                             { (*Group)(g).appliedBatch() }
-
-func (g *machineCallers) Duplicate(index, term uint64, m session.Mark, r outcome.Receipt, result []byte, kept bool) {
-	(*Group)(g).answerDuplicate(index, term, m, r, result, kept)
-}
-
-func (g *machineCallers) Expired(index, term uint64, m session.Mark, why error) {
-	(*Group)(g).expireCall(index, term, m, why)
-}
-
-func (g *machineCallers) Rejected(index, term uint64, m session.Mark, why error) {
-	(*Group)(g).refuseCall(index, term, m, why)
-}
-
-// Refused tells the calls of this host that wait for an entry that it was refused when it was applied. A call
-// that was told its commit is told again.
-func (g *machineCallers) Refused(index, term uint64, m session.Mark, why error) {
-	for _, c := range (*Group)(g).callsOf(index, term, m) {
-		if c != nil && c.w.waits() {
-			c.w.finish()
-			(*Group)(g).tellFailed(c.Owner, fmt.Errorf("%w (entry %d)", why, index))
-		}
-	}
-}
-
-// Ended ends the calls of this host that wait for an entry that no machine gets.
-func (g *machineCallers) Ended(index, term uint64, m session.Mark) {
-	for _, c := range (*Group)(g).callsOf(index, term, m) {
-		if c != nil && c.w.finish() {
-			(*Group)(g).tellCommitted(c.Owner, outcome.Receipt{Index: index, Term: term})
-		}
-	}
-}
-
 // cannotApply reports whether an entry waits, or one may come that must wait: this member lacks something.
 func (g *Group) cannotApply() bool {
 	return g.machine.apply.WaitsAt() > 0 || g.snapshots.Section != nil && !g.snapshots.Section.IsWhole()
@@ -202,8 +164,8 @@ func (g *snapshotGroup) passage(p *snapshots.Published) *apply.Passage {
 			return err
 		},
 		Passed: func() {
-			g.proposals.overtaken(p.ID.Index)
-			(*Group)(g).overtakeRouted(g.machine.apply.Machine.(*apply.Commands).Table())
+			g.proposals.Overtaken(p.ID.Index)
+			g.proposals.OvertakeRouted(g.machine.apply.Machine.(*apply.Commands).Table(), g.machine.apply.RefusedBefore)
 			g.snapshots.Publish(p)
 			g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
 			g.snapshots.EndTransfer(p)

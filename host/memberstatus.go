@@ -53,7 +53,7 @@ func (g *Group) Members() Members {
 	if r == nil {
 		m := Members{View: g.viewer()}
 		for _, id := range g.memberIDs() {
-			m.All = append(m.All, MemberInfo{ID: id, Addr: g.host.network.peers.addr(id), There: g.isKnownHere(id)})
+			m.All = append(m.All, MemberInfo{ID: id, Addr: g.host.network.peers.Addr(id), There: g.isKnownHere(id)})
 		}
 		return m
 	}
@@ -64,7 +64,7 @@ func (g *Group) Members() Members {
 	}
 	for _, member := range r.Members {
 		info := MemberInfo{ID: member.ID, Role: r.Role(member.ID), Incarnation: member.Incarnation, Key: member.Keys[0], Addr: member.Addr, There: g.isKnownHere(member.ID)}
-		if addr := g.host.network.peers.addr(member.ID); addr != "" {
+		if addr := g.host.network.peers.Addr(member.ID); addr != "" {
 			info.Addr = addr
 		}
 		m.All = append(m.All, info)

@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/millrace/millrace/host/internal/budget"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -28,7 +29,7 @@ const (
 // largestCommand is the largest command that the shares leave space for. A frame to a peer must hold it, and
 // a group alone gets half of a share (budget.take).
 func (c Config) largestCommand() int {
-	return int(min(maxCommandBytes, c.shareOf(waitingShare)/2-overheadBytes, c.shareOf(receivedShare)/2-overheadBytes))
+	return int(min(maxCommandBytes, c.shareOf(waitingShare)/2-proposals.OverheadBytes, c.shareOf(receivedShare)/2-proposals.OverheadBytes))
 }
 
 // largestAppend is the largest append that fits at both ends: into half of a queue to one peer, and into half
@@ -73,7 +74,7 @@ type MemoryUse struct{ Used, Share int64 }
 // hostMemory is what may wait, in bytes, and who waits.
 type hostMemory struct {
 	memory
-	waiters waiterPool
+	waiters proposals.Pool
 }
 
 const (
@@ -89,8 +90,3 @@ const (
 	// maxCommandBytes leaves space in a frame for the append around a command.
 	maxCommandBytes = transport.DefaultFrameBytes - 1<<10
 )
-
-// overheadBytes is about how much memory a proposal takes besides its command: waiter, channel, places in
-// queues. It counts against every bound; otherwise millions of tiny commands would fit into a bound meant for
-// thousands of large ones.
-const overheadBytes = 192

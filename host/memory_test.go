@@ -23,14 +23,14 @@ func TestSharesOfMemory(t *testing.T) {
 		m.init(c)
 		largest := command(c.largestCommand())
 		for name, b := range map[string]*budget.Budget{"waiting": &m.waiting, "proposed": &m.proposed, "received": &m.received} {
-			if !b.Take(0, largest.bytes()) {
+			if !b.Take(0, largest.Bytes()) {
 				t.Fatalf("a command of %d bytes does not fit into the share %q of %d", c.largestCommand(), name, b.Max)
 			}
 		}
 		if c.largestCommand() < 1<<10 {
 			t.Fatalf("the largest command is %d bytes", c.largestCommand())
 		}
-		if int64(c.queueBytes()) < largest.bytes() {
+		if int64(c.queueBytes()) < largest.Bytes() {
 			t.Fatalf("a command of %d bytes does not fit into the queue of a peer, %d", c.largestCommand(), c.queueBytes())
 		}
 	})

@@ -218,10 +218,6 @@ func (g *Group) Metrics() GroupMetrics {
 		Group: g.id, Host: g.self, Status: g.Status(),
 		Founded: g.Founding().Founded, Stopped: g.Err() != nil, DiskFull: g.writes.append.Full.Load(),
 		Campaigns: c.campaigns.Load(), Elected: c.elected.Load(), LeaderChanges: c.leaderChanges.Load(), GivenUp: c.givenUp.Load(), Placed: c.placed.Load(),
-		Calls: CallMetrics{
-			Forwarded: c.forwarded.Load(), Taken: c.taken.Load(), Retried: c.retried.Load(),
-			Expired: c.expired.Load(),
-		},
 		Reads: ReadMetrics(g.reads.queue.Counts()),
 	}
 	m.Leads = m.Role == event.RoleLeader
@@ -230,7 +226,7 @@ func (g *Group) Metrics() GroupMetrics {
 		m.HaltedAt = h.First
 	}
 	m.Divergence = g.divergenceMetrics()
-	r := &g.proposals.refusals
+	r := &g.proposals.Refusals
 	m.Proposals = ProposalMetrics{
 		Batches: c.batches.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Indeterminate: r.Indeterminate.Load(),
 		Refused: Refusals{
@@ -239,8 +235,9 @@ func (g *Group) Metrics() GroupMetrics {
 		},
 	}
 	m.Batches = BatchMetrics(g.proposals.batching.Counts())
-	m.Proposals.Committed, m.Queues.Proposed = g.proposals.counts()
-	m.Proposals.Committed += c.callsCommitted.Load()
+	p := g.proposals.Counts()
+	m.Proposals.Committed, m.Queues.Proposed = p.Committed, p.Bytes
+	m.Calls = CallMetrics{Forwarded: p.Forwarded, Taken: c.taken.Load(), Retried: p.Retried, Expired: p.Expired}
 	m.Calls.Duplicates = m.DuplicatesSuppressed
 	if s, ok := g.machine.apply.Machine.(*apply.Commands); ok {
 		m.Calls.Sessions, m.Calls.SessionsEvicted, _ = s.Counts()
@@ -303,14 +300,14 @@ func (h *Host) Metrics() HostMetrics {
 	pauses, missed := h.reports.watch.AllPauses()
 	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
 	for _, id := range h.others() {
-		p := h.network.handshakes.of(id)
+		p := h.network.handshakes.Of(id)
 		if p == nil {
 			continue // it was forgotten just now
 		}
 		refused := h.reports.watch.Refusal(id).Lasts(now, h.config.bounds())
 		m.Peers = append(m.Peers, PeerMetrics{
-			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,
-			Silent: time.Duration(max(now-p.heardAt.Load(), 0)) * h.config.tickPeriod(),
+			Host: id, Met: p.Met.Load(), Refuses: p.Refuses.Load() != nil, Refused: refused,
+			Silent: time.Duration(max(now-p.HeardAt.Load(), 0)) * h.config.tickPeriod(),
 		})
 	}
 	return m

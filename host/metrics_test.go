@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -44,8 +45,8 @@ func TestMetricsCountOutcomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.manual.runIdle()
-	w := newWaiter()
-	if err := l.group.submit([]byte("withdrawn"), w); err != nil || !w.withdraw() {
+	w := proposals.NewWaiter()
+	if err := l.group.submit([]byte("withdrawn"), w); err != nil || !w.Withdraw() {
 		t.Fatal(err)
 	}
 	l.manual.runIdle()

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -13,22 +13,22 @@ import (
 // proposeAll offers commands to the core in batches of about one append, and registers their clients at their
 // indexes.
 func (g *Group) proposeAll() {
-	for batch := g.proposals.next(); len(batch) > 0; {
+	for batch := g.proposals.Next(); len(batch) > 0; {
 		batch = g.propose(batch)
 	}
 }
 
 // propose offers a batch, and returns the next one.
-func (g *Group) propose(batch []proposal) (next []proposal) {
+func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) {
 	if err := g.rejectBatch(batch); err != nil {
-		return g.proposals.refuse(batch, err)
+		return g.proposals.Refuse(batch, err)
 	}
 	g.work.entries = g.work.entries[:0]
 	bytes := 0
 	for i, p := range batch {
-		data := p.command
+		data := p.Command
 		if g.proposals.hasCommands {
-			data = g.entryOf(p.waiter.call, i == 0)
+			data = p.Entry(g.stamp(i == 0))
 		}
 		g.work.entries = append(g.work.entries, raftpb.Entry{Data: data})
 		bytes += len(data)
@@ -42,21 +42,21 @@ func (g *Group) propose(batch []proposal) (next []proposal) {
 		}
 		refusal := error(outcome.ErrOverloaded)
 		if g.proposals.hasCommands {
-			g.pauseCalls(1) // those that are tried again would be refused again at once
+			g.proposals.Pause((*callTurn)(g).View(), 1) // those that are tried again would be refused again at once
 			refusal = g.overloaded()
 		}
-		return g.proposals.refuse(batch, refusal)
+		return g.proposals.Refuse(batch, refusal)
 	case err != nil:
-		return g.proposals.refuse(batch, wrap(outcome.ErrStopped, err)) // the core has stopped, and lets nothing out any more
+		return g.proposals.Refuse(batch, wrap(outcome.ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
 		g.life.counts.batches.Add(1)
 		g.life.counts.commands.Add(uint64(len(batch)))
 		g.life.counts.bytes.Add(uint64(bytes))
-		return g.proposals.accept(g.core.node.BasicStatus().Term, first, batch)
+		return g.proposals.Accept(g.core.node.BasicStatus().Term, first, batch)
 	}
 }
 
-func (g *Group) rejectBatch(batch []proposal) error {
+func (g *Group) rejectBatch(batch []proposals.Proposal) error {
 	switch st := g.core.node.BasicStatus(); {
 	case g.Halted() != nil:
 		return g.Halted()
@@ -66,7 +66,7 @@ func (g *Group) rejectBatch(batch []proposal) error {
 		return g.host.notLeader(st.Lead)
 	case !g.members.founding.TakesCommands():
 		return g.notFounded()
-	case !g.proposals.hasCommands && !g.proposals.hasSpace(proposalBytes(batch)): // calls are counted already
+	case !g.proposals.hasCommands && !g.proposals.HasSpace(proposals.Bytes(batch)): // calls are counted already
 		g.noteOverload(len(batch))
 		return outcome.ErrOverloaded
 	}
@@ -89,19 +89,4 @@ func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
 		return 0, false
 	}
 	return g.machine.apply.Time.Next(g.now())
-}
-
-// entryOf returns the entry of a call that is proposed without a number of the group's own session.
-func (g *Group) entryOf(c *Call, first bool) []byte {
-	var h session.Header
-	h.Stamp, h.HasStamp = g.stamp(first)
-	if c.Session != nil {
-		h.Mark, h.HasMark = *c.Session, true
-	}
-	data := c.Data
-	if c.shared {
-		data = append([]byte(nil), data...)
-	}
-	c.shared = true
-	return h.Put(data)
 }

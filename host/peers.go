@@ -1,80 +1,22 @@
 package host
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/host/internal/control"
-	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/peers"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
 
-// peers are the other hosts that this one knows, and where. Ids are identity, addresses are hints: they come
-// from Config.Members, from SetPeer, from the rosters of the groups, and from a host itself, which says at
-// each connection where it listens. A host is forgotten only when it was removed from the groups here, and is
-// silent (departure.go).
-type peers struct {
-	adding sync.Mutex // held while a host is added
-	ids    atomic.Pointer[[]uint64]
-	hinted atomic.Int64 // hosts that were learned from what others say (takeAddresses)
-
-	mu    sync.Mutex
-	addrs map[uint64]location // this host's too
-}
-
-// location is where a host is, as far as this one knows: what an operator or a roster says, and what the host
-// itself says, with the life in which it did. A later life of one directory knows better. The two may differ,
-// as a name and a number do. The transport tries both.
-type location struct {
-	given, said string // empty: not known
-	incarnation transport.Incarnation
-	generation  uint64
-	moved       bool // the host has said something else before, so said is tried first
-}
-
-// addr is where to look for the host first, and other is where to look next.
-func (l location) addr() string {
-	if l.said != "" && (l.moved || l.given == "") {
-		return l.said
-	}
-	return l.given
-}
-
-func (l location) other() string {
-	if l.said == l.given || l.addr() == l.given {
-		return l.said
-	}
-	return l.given
-}
-
-func (p *peers) init(c Config) {
-	p.addrs = map[uint64]location{}
-	for id, addr := range c.Members {
-		p.addrs[id] = location{given: addr}
-	}
-	ids := slices.DeleteFunc(sortedIDs(c.Members), func(id uint64) bool { return id == c.ID })
-	p.ids.Store(&ids)
-}
-
-func (p *peers) addr(id uint64) string { return p.location(id).addr() }
-
-func (p *peers) location(id uint64) location {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.addrs[id]
-}
-
 // others returns the ids of the other hosts, in ascending order.
-func (h *Host) others() []uint64 { return *h.network.peers.ids.Load() }
+func (h *Host) others() []uint64 { return h.network.peers.Others() }
 
 // SetPeer says where another host is, if this host has not known it or if it has moved. The members of
 // groups learn of a new member's address by the entry that adds it (AddMember). So it is enough to call
@@ -94,7 +36,7 @@ func (h *Host) SetPeer(id uint64, addr string) error {
 	if err := h.rejectAddr(addr); err != nil {
 		return fmt.Errorf("millrace: SetPeer of host %d: the address %.80q: %w", id, addr, err)
 	}
-	return h.locate(id, func(l location) location { l.given, l.moved = addr, false; return l })
+	return h.locate(id, func(l peers.Location) peers.Location { l.Given, l.Moved = addr, false; return l })
 }
 
 // rejectAddr says why the transport cannot dial an address, or returns nil. Only one that dials looks at it.
@@ -112,44 +54,41 @@ type addressed interface{ SetPeer(id uint64, addr string) }
 // twiceAddressed is one that tries another address when the first one does not lead to the host.
 type twiceAddressed interface{ SetOtherAddr(id uint64, addr string) }
 
-// locate changes what is known of where a host is.
-func (h *Host) locate(id uint64, change func(location) location) error {
-	p := &h.network.peers
-	p.adding.Lock()
-	defer p.adding.Unlock()
-	if h.shutdown.closing.Load() {
-		return outcome.ErrStopped // nothing may be scheduled any more (Host.parts)
-	}
-	ids := h.others()
-	if at, known := slices.BinarySearch(ids, id); !known {
-		if len(ids) >= identity.MaxHosts {
-			return fmt.Errorf("%w: %d", identity.ErrTooManyHosts, len(ids))
-		}
-		h.network.handshakes.add(id)
-		h.network.handshakes.of(id).begin(h.clock.livedAtBeat())
-		h.network.pulses.Add(id)
-		h.storage.readers.Add(id)
-		ids = slices.Insert(slices.Clone(ids), at, id)
-		p.ids.Store(&ids)
-	}
-	p.mu.Lock()
-	was := p.addrs[id]
-	now := change(was)
-	p.addrs[id] = now
-	p.mu.Unlock()
-	if t, dials := h.network.transport.(addressed); dials && now.addr() != "" && now.addr() != was.addr() {
-		t.SetPeer(id, now.addr())
-	}
-	if t, dials := h.network.transport.(twiceAddressed); dials && now.other() != was.other() {
-		t.SetOtherAddr(id, now.other())
-	}
-	return nil
+// locate changes what is known of where a host is. What must be there for a host that is known (a meeting,
+// a list of pulses, a read lane) is made first: nothing may be scheduled any more when the host is closing
+// (Host.parts).
+func (h *Host) locate(id uint64, change func(peers.Location) peers.Location) error {
+	return h.network.peers.Locate(id, change)
 }
 
-// awaitAdding returns when no host is being added, and none will be, because the host is closing.
-func (p *peers) awaitAdding() {
-	p.adding.Lock()
-	defer p.adding.Unlock()
+// bookWiring is what hears of hosts that are known.
+func (h *Host) bookWiring() peers.Wiring {
+	return peers.Wiring{
+		Closes: h.shutdown.closing.Load,
+		Added: func(id uint64) {
+			h.network.handshakes.Add(id)
+			h.network.handshakes.Of(id).Begin(h.clock.livedAtBeat())
+			h.network.pulses.Add(id)
+			h.storage.readers.Add(id)
+		},
+		Moved: func(id uint64, was, now peers.Location) {
+			if t, dials := h.network.transport.(addressed); dials && now.Addr() != "" && now.Addr() != was.Addr() {
+				t.SetPeer(id, now.Addr())
+			}
+			if t, dials := h.network.transport.(twiceAddressed); dials && now.Other() != was.Other() {
+				t.SetOtherAddr(id, now.Other())
+			}
+		},
+		Gone: func(id uint64) {
+			h.network.pulses.Remove(id)
+			h.network.heard.Forget(id)
+			h.network.handshakes.Remove(id)
+			h.reports.watch.ForgetRefusals(id)
+			if t, dials := h.network.transport.(demandDialer); dials {
+				t.DialOnDemand(id)
+			}
+		},
+	}
 }
 
 // learnMembers makes the members of a roster known to this host: each gets a meeting, a list of pulses and
@@ -170,19 +109,16 @@ func (h *Host) learnHosts(ids []uint64) {
 }
 
 func (h *Host) learn(id uint64, addr string) {
-	if id == h.config.ID || h.knows(id) && (addr == "" || h.network.peers.addr(id) != "") {
+	if id == h.config.ID || h.knows(id) && (addr == "" || h.network.peers.Addr(id) != "") {
 		return
 	}
-	if err := h.locate(id, func(l location) location { l.given = addr; return l }); err != nil && !errors.Is(err, outcome.ErrStopped) {
+	if err := h.locate(id, func(l peers.Location) peers.Location { l.Given = addr; return l }); err != nil && !errors.Is(err, outcome.ErrStopped) {
 		h.env.logger.Warn("a member cannot be reached", "host", h.config.ID, "member", id, "cause", err)
 	}
 }
 
 // knows reports whether another host is known to this one.
-func (h *Host) knows(id uint64) bool {
-	_, known := slices.BinarySearch(h.others(), id)
-	return known
-}
+func (h *Host) knows(id uint64) bool { return h.network.peers.Knows(id) }
 
 // rejectNew says why a plan cannot add a host as a member: this host knows too many others, and could not
 // reach it.
@@ -200,17 +136,9 @@ func (h *Host) recallAddrs() {
 		if r.ID == h.config.ID || r.Addr == "" || h.rejectAddr(r.Addr) != nil {
 			continue
 		}
-		if err := h.locate(r.ID, lastSaid(r)); err != nil {
+		if err := h.locate(r.ID, peers.LastSaid(r)); err != nil {
 			h.env.logger.Warn("a host that was met before is not known any more", "host", h.config.ID, "peer", r.ID, "cause", err)
 		}
-	}
-}
-
-// lastSaid notes where a host was in the life of a record.
-func lastSaid(r identity.PeerRecord) func(location) location {
-	return func(l location) location {
-		l.said, l.incarnation, l.generation = r.Addr, r.Incarnation, r.Generation
-		return l
 	}
 }
 
@@ -226,27 +154,27 @@ func (h *Host) noteMoved(peer transport.Introduction, before string) {
 		return
 	}
 	moved := before != "" && before != peer.Addr
-	known := h.network.peers.location(peer.ID)
-	if known.said == peer.Addr && known.incarnation == peer.Incarnation && known.generation == peer.Generation {
+	known := h.network.peers.Location(peer.ID)
+	if known.Said == peer.Addr && known.Incarnation == peer.Incarnation && known.Generation == peer.Generation {
 		return
 	}
-	err := h.locate(peer.ID, func(l location) location {
-		l.said, l.incarnation, l.generation = peer.Addr, peer.Incarnation, peer.Generation
-		l.moved = l.moved || moved
+	err := h.locate(peer.ID, func(l peers.Location) peers.Location {
+		l.Said, l.Incarnation, l.Generation = peer.Addr, peer.Incarnation, peer.Generation
+		l.Moved = l.Moved || moved
 		return l
 	})
 	if err != nil || !moved {
 		return
 	}
 	h.env.logger.Info("a host has moved", "host", h.config.ID, "peer", peer.ID, "from", before, "to", peer.Addr)
-	h.tellOthers(peer.ID, h.network.peers.location(peer.ID))
+	h.tellOthers(peer.ID, h.network.peers.Location(peer.ID))
 }
 
 // tellOthers tells all hosts that were met where one is.
-func (h *Host) tellOthers(id uint64, at location) {
-	body := at.append([]byte{control.Addresses}, id)
+func (h *Host) tellOthers(id uint64, at peers.Location) {
+	body := at.Append([]byte{control.Addresses}, id)
 	for _, to := range h.others() {
-		if to != id && h.network.handshakes.has(to) {
+		if to != id && h.network.handshakes.Has(to) {
 			h.network.transport.SendBytes(to, transport.Control, body)
 		}
 	}
@@ -255,29 +183,12 @@ func (h *Host) tellOthers(id uint64, at location) {
 // Cluster returns the number of the cluster. A new host is given it to join (Config.Joins).
 func (h *Host) Cluster() uint64 { return h.trust.directory.Identity().Cluster }
 
-// Hosts that meet tell each other where the others are, and later which host has moved. So a host that joins
-// needs the address of one, and so do all hosts if they move at once:
-//
-//	addresses  60 │ n × (id uvarint, incarnation 16 B, generation uvarint, length uvarint, address)
-//
-// in a body of kind transport.Control. Incarnation and generation are the life in which the host has said its
-// address; zeros if it was never heard. An address counts if the reader knows none for that host, or does not
-// hear the host and has its address of an earlier life.
-const (
-	maxAddressBody = control.MaxAddresses
-	// maxHintedHosts bounds the hosts that one life learns from what others say. Each is dialled for as
-	// long as this host runs, and one that lies can say any number. Those beyond are learned from
-	// Config.Members, from SetPeer, from rosters, or when they come themselves.
-	maxHintedHosts = 64
-)
-
 // tellAddresses tells a host where some others are.
 func (h *Host) tellAddresses(to uint64, ids []uint64) {
 	body := []byte{control.Addresses}
 	for _, id := range ids {
-		l := h.network.peers.location(id)
-		if id != to && l.addr() != "" && len(body) <= maxAddressBody-3*binary.MaxVarintLen64-len(l.incarnation)-identity.MaxAddrBytes {
-			body = l.append(body, id)
+		if l := h.network.peers.Location(id); id != to && l.Addr() != "" {
+			body = l.AppendIfItFits(body, id)
 		}
 	}
 	if len(body) > 1 {
@@ -285,71 +196,40 @@ func (h *Host) tellAddresses(to uint64, ids []uint64) {
 	}
 }
 
-// append appends what a record says of one host: where it said that it is, or else where others say.
-func (l location) append(body []byte, id uint64) []byte {
-	addr := l.said
-	if addr == "" {
-		addr = l.given
-	}
-	body = append(binary.AppendUvarint(body, id), l.incarnation[:]...)
-	body = binary.AppendUvarint(body, l.generation)
-	return append(binary.AppendUvarint(body, uint64(len(addr))), addr...)
-}
-
 // takeAddresses takes what tellAddresses of another host says.
 func (h *Host) takeAddresses(body []byte) error {
-	if len(body) > maxAddressBody {
-		return fmt.Errorf("%w: %d bytes say where hosts are, want at most %d", control.ErrBad, len(body), maxAddressBody)
-	}
-	r := entry.Reader{Rest: body[1:]}
-	for len(r.Rest) > 0 && !r.Bad {
-		var said location
-		id := r.Uvarint(^uint64(0))
-		copy(said.incarnation[:], r.Bytes(uint64(len(said.incarnation))))
-		said.generation = r.Uvarint(^uint64(0))
-		said.said = string(r.Bytes(r.Uvarint(identity.MaxAddrBytes)))
-		if r.Bad || id == 0 || raft.IsLocalMsgTarget(id) {
-			return fmt.Errorf("%w: %d bytes say where hosts are", control.ErrBad, len(body))
-		}
+	return peers.DecodeAddresses(body, func(id uint64, said peers.Location) error {
 		if h.knowsBetter(id, said) || h.isForgotten(id) {
-			continue
+			return nil
 		}
-		if !h.knows(id) && h.network.peers.hinted.Add(1) > maxHintedHosts {
-			h.network.peers.hinted.Store(maxHintedHosts)
-			return fmt.Errorf("%w: others have named %d that were not known, and one names host %d", identity.ErrTooManyHosts, maxHintedHosts, id)
+		if !h.knows(id) && !h.network.peers.Hinted() {
+			return fmt.Errorf("%w: others have named %d that were not known, and one names host %d", identity.ErrTooManyHosts, peers.MaxHinted, id)
 		}
-		err := h.locate(id, func(l location) location {
-			said.given, said.moved = l.given, l.moved || l.said != "" && l.said != said.said
+		return h.locate(id, func(l peers.Location) peers.Location {
+			said.Given, said.Moved = l.Given, l.Moved || l.Said != "" && l.Said != said.Said
 			return said
 		})
-		if err != nil {
-			return err
-		}
-	}
-	if r.Bad {
-		return fmt.Errorf("%w: %d bytes say where hosts are", control.ErrBad, len(body))
-	}
-	return nil
+	})
 }
 
 // knowsBetter reports whether this host has no use for where another one says that a host is.
-func (h *Host) knowsBetter(id uint64, other location) bool {
-	known := h.network.peers.location(id)
-	switch unheard := other.incarnation == (transport.Incarnation{}); {
-	case id == h.config.ID || h.rejectAddr(other.said) != nil:
+func (h *Host) knowsBetter(id uint64, other peers.Location) bool {
+	known := h.network.peers.Location(id)
+	switch unheard := other.Incarnation == (transport.Incarnation{}); {
+	case id == h.config.ID || h.rejectAddr(other.Said) != nil:
 		return true // or this host's transport cannot dial what another one's may
-	case known.addr() == "":
+	case known.Addr() == "":
 		return false
-	case unheard || h.isThere(id) || h.trust.admission.IsRetired(id, other.incarnation):
+	case unheard || h.isThere(id) || h.trust.admission.IsRetired(id, other.Incarnation):
 		return true
 	}
-	return other.incarnation == known.incarnation && other.generation <= known.generation
+	return other.Incarnation == known.Incarnation && other.Generation <= known.Generation
 }
 
 // recall makes a host known again that was forgotten and speaks.
 func (h *Host) recall(id uint64) {
 	if last := h.trust.admission.Last(id); last.ID == id && h.isDeparted(id) {
-		if err := h.locate(id, lastSaid(last)); err != nil {
+		if err := h.locate(id, peers.LastSaid(last)); err != nil {
 			h.env.logger.Warn("a host that was forgotten speaks and is not known any more", "host", h.config.ID, "peer", id, "cause", err)
 		}
 	}

@@ -23,8 +23,8 @@ import (
 // and fro; so the members of a group count such hand-overs together (host/internal/leadership), and after
 // leadership.MaxPlacements of them in an hour the leader stays where it is.
 //
-// The host chooses for which groups something should change (placing.go), and the turn of the group looks
-// whether a member is level, and hands over (placed.go). Decision 0024 has the reasons.
+// The host chooses for which groups something should change (survey.go), and the turn of the group looks
+// whether a member is level, and hands over (handover.go). Decision 0024 has the reasons.
 
 // Placement says which members of a group should lead it. The zero value means that all are equal. It is a
 // hint for a leader that works: it takes no part in elections, and a member with priority 0 leads if no other

@@ -11,34 +11,6 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 )
 
-// proposal is a command on its way into the log, and the client that waits for it.
-type proposal struct {
-	command []byte // nil for a call
-	waiter  *waiter
-}
-
-func (p proposal) bytes() int64 {
-	if p.command == nil {
-		return p.waiter.call.bytes()
-	}
-	return int64(len(p.command)) + overheadBytes
-}
-
-func proposalBytes(proposals []proposal) (bytes int64) {
-	for i := range proposals {
-		bytes += proposals[i].bytes()
-	}
-	return bytes
-}
-
-// size is the bytes of the command, with its header.
-func (p proposal) size() int {
-	if p.command == nil {
-		return len(p.waiter.call.Data)
-	}
-	return len(p.command)
-}
-
 // Propose replicates a command and returns once it is committed: a quorum holds it durably. (With
 // pipeline.Basic, once this host has applied it.) The command belongs to Millrace after this call and must
 // not be changed. Propose is safe for concurrent use. Only a leader takes commands.
@@ -51,33 +23,33 @@ func (g *Group) Propose(ctx context.Context, command []byte) (outcome.Receipt, e
 	if ctx.Err() != nil {
 		return outcome.Receipt{}, fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
 	}
-	w := g.host.memory.waiters.get()
+	w := g.host.memory.waiters.Get()
 	if err := g.submit(command, w); err != nil {
-		g.host.memory.waiters.put(w)
+		g.host.memory.waiters.Put(w)
 		return outcome.Receipt{}, err
 	}
 	select {
-	case <-w.token:
+	case <-w.Token:
 	case <-ctx.Done():
-		if w.withdraw() {
+		if w.Withdraw() {
 			return outcome.Receipt{}, g.notProposed(ctx) // the group still holds w, and drops it in its turn
 		}
-		if !w.answered() {
+		if !w.Answered() {
 			return outcome.Receipt{}, g.Indeterminate(ctx)
 		}
-		<-w.token // a known outcome wins over the end of the context
+		<-w.Token // a known outcome wins over the end of the context
 	}
-	o := w.outcome
-	w.reset()
-	g.host.memory.waiters.put(w)
-	return o.receipt, o.err
+	o := w.Outcome
+	w.Reset()
+	g.host.memory.waiters.Put(w)
+	return o.Receipt, o.Err
 }
 
 // Pending is a command that was taken and whose outcome may not be known yet. It may be copied. Its methods
 // may be called any number of times, from any goroutine, and always return the same outcome. The zero Pending
 // is no command.
 type Pending struct {
-	w     *waiter
+	w     *proposals.Waiter
 	group *Group
 }
 
@@ -87,20 +59,20 @@ var errNoCommand = errors.New("millrace: this Pending is empty; use one that Sub
 // An error means that the command was not taken. No context limits the command: once taken it is proposed,
 // even if no client waits for it.
 func (g *Group) Submit(command []byte) (Pending, error) {
-	w := newWaiter()
+	w := proposals.NewWaiter()
 	if err := g.submit(command, w); err != nil {
 		return Pending{}, err
 	}
 	return Pending{w, g}, nil
 }
 
-func (g *Group) submit(command []byte, w *waiter) error {
+func (g *Group) submit(command []byte, w *proposals.Waiter) error {
 	err := g.take(command, w)
-	g.proposals.refusals.Add(err, 1)
+	g.proposals.Refusals.Add(err, 1)
 	return err
 }
 
-func (g *Group) take(command []byte, w *waiter) error {
+func (g *Group) take(command []byte, w *proposals.Waiter) error {
 	switch {
 	case g.proposals.hasCommands:
 		return fmt.Errorf("millrace: group %d is open with Commands, whose entries have a header; use Call instead of Propose and Submit", g.id)
@@ -115,7 +87,7 @@ func (g *Group) take(command []byte, w *waiter) error {
 	if err := g.rejectHalted(); err != nil {
 		return err
 	}
-	if err := g.inbox.putProposal(proposal{command: command, waiter: w}); err != nil {
+	if err := g.inbox.putProposal(proposals.Proposal{Command: command, Waiter: w}); err != nil {
 		if err == outcome.ErrOverloaded {
 			g.noteOverload(1)
 		}
@@ -131,17 +103,17 @@ func (p Pending) Wait(ctx context.Context) (outcome.Receipt, error) {
 	if p.w == nil {
 		return outcome.Receipt{}, errNoCommand
 	}
-	if !p.w.answered() {
+	if !p.w.Answered() {
 		select {
-		case <-p.w.token:
-			p.w.token <- struct{}{} // for the next Wait
+		case <-p.w.Token:
+			p.w.Token <- struct{}{} // for the next Wait
 		case <-ctx.Done():
-			if !p.w.answered() { // a known outcome wins over the end of the context
+			if !p.w.Answered() { // a known outcome wins over the end of the context
 				return outcome.Receipt{}, p.group.Indeterminate(ctx)
 			}
 		}
 	}
-	return p.w.outcome.receipt, p.w.outcome.err
+	return p.w.Outcome.Receipt, p.w.Outcome.Err
 }
 
 // Poll returns the outcome, if it is known.
@@ -149,18 +121,17 @@ func (p Pending) Poll() (r outcome.Receipt, done bool, err error) {
 	switch {
 	case p.w == nil:
 		return outcome.Receipt{}, true, errNoCommand
-	case !p.w.answered():
+	case !p.w.Answered():
 		return outcome.Receipt{}, false, nil
 	}
-	return p.w.outcome.receipt, true, p.w.outcome.err
+	return p.w.Outcome.Receipt, true, p.w.Outcome.Err
 }
 
 // groupProposals are the commands of clients, from the door to the answer.
 type groupProposals struct {
-	proposalQueue
+	*proposals.Queue
 	drain       drainRate
 	spaces      spaceWaiters
-	router      router
 	forwarders  proposals.Forwarders
 	copies      proposals.HostCopies
 	frames      proposals.SeenFrames

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -72,7 +73,7 @@ func TestOverload(t *testing.T) {
 	l := openTestHostWith(t, 3, littleMemory)
 	l.lead()
 	kib := make([]byte, 1<<10)
-	each := int64(1<<10 + overheadBytes)
+	each := int64(1<<10 + proposals.OverheadBytes)
 	waiting := int64(0)
 	for ; waiting < 100; waiting++ {
 		if _, err := l.group.Submit(kib); err != nil {
@@ -262,8 +263,8 @@ func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 100 { // select takes any that is ready
-		w := newWaiter()
-		w.answer(settlement{receipt: outcome.Receipt{Index: 7, Term: 1}})
+		w := proposals.NewWaiter()
+		w.Answer(proposals.Settlement{Receipt: outcome.Receipt{Index: 7, Term: 1}})
 		if r, err := (Pending{w: w}).Wait(ctx); err != nil || r.Index != 7 {
 			t.Fatal(r, err)
 		}

@@ -53,8 +53,8 @@ func openAlone(t *testing.T, n int, options ...Option) (*testHost, *controlTrans
 	l := openTestHost(t, n, append(options, WithTransport(c))...)
 	l.out = c.recordingTransport
 	l.reopen()
-	for _, p := range l.network.handshakes.all() {
-		p.met.Store(false)
+	for _, p := range l.network.handshakes.All() {
+		p.Met.Store(false)
 	}
 	l.out.take(0)
 	c.bodies = nil

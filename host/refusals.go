@@ -18,8 +18,8 @@ import (
 
 // setRefuses lists the members that have come with another directory than the group is bound to.
 func (g *Group) setRefuses() {
-	g.host.network.handshakes.refusing.Lock()
-	defer g.host.network.handshakes.refusing.Unlock()
+	g.host.network.handshakes.Refusing.Lock()
+	defer g.host.network.handshakes.Refusing.Unlock()
 	refuses, hinted := g.counts().Refused(g.host.trust.admission.Incarnation)
 	g.members.hinted.Store(&hinted)
 	if refuses == nil {
@@ -44,7 +44,7 @@ func (g *Group) mayVote() bool {
 
 func (g *Group) unmet() (ids []uint64) {
 	for _, id := range g.memberIDs() {
-		if id != g.self && !g.host.network.handshakes.has(id) {
+		if id != g.self && !g.host.network.handshakes.Has(id) {
 			ids = append(ids, id)
 		}
 	}

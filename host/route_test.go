@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -18,6 +19,7 @@ type forwardTransport struct {
 	commands uint64
 	longest  int      // of the frames with several commands, in bytes
 	frames   []uint64 // the numbers of those that it has taken
+	session  session.ID
 }
 
 func (f *forwardTransport) SendBytes(_ uint64, _ transport.Kind, body []byte) bool {
@@ -32,7 +34,9 @@ func (f *forwardTransport) SendBytes(_ uint64, _ transport.Kind, body []byte) bo
 	f.frames = append(f.frames, r.Frame)
 	n := 0
 	for ; err == nil && len(rest) > 0; n++ {
-		_, _, rest, err = proposals.NextCommand(rest)
+		var h session.Header
+		h, _, rest, err = proposals.NextCommand(rest)
+		f.session = h.Mark.ID
 		f.commands++
 	}
 	if n > 1 {
@@ -73,8 +77,8 @@ func TestRefusedFrameLeavesNothing(t *testing.T) {
 		}
 		l.manual.runIdle()
 	}
-	call(maxForwardBytes * 2 / 3)
-	call(maxForwardBytes * 2 / 3)
+	call(proposals.MaxForwardBytes * 2 / 3)
+	call(proposals.MaxForwardBytes * 2 / 3)
 	if out.commands != 2 {
 		t.Fatalf("%d commands were forwarded, want 2", out.commands)
 	}
@@ -84,7 +88,7 @@ func TestRefusedFrameLeavesNothing(t *testing.T) {
 	l.deliverTo(2, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 1, Term: 8})
 	for range 100 {
 		l.manual.runIdle()
-		if n := g.life.counts.forwarded.Load(); n != out.commands {
+		if n := g.Metrics().Calls.Forwarded; n != out.commands {
 			t.Fatalf("%d commands have left, and %d tries are counted", out.commands, n)
 		}
 		l.manual.tick()
@@ -92,8 +96,8 @@ func TestRefusedFrameLeavesNothing(t *testing.T) {
 	if out.commands < 5 || out.refuses > 0 {
 		t.Fatalf("%d commands have left, want at least 5", out.commands)
 	}
-	if out.longest > maxForwardBytes+proposals.MaxSizeBytes {
-		t.Errorf("a frame of several commands has %d bytes, want at most %d", out.longest, maxForwardBytes)
+	if out.longest > proposals.MaxForwardBytes+proposals.MaxSizeBytes {
+		t.Errorf("a frame of several commands has %d bytes, want at most %d", out.longest, proposals.MaxForwardBytes)
 	}
 }
 
@@ -104,7 +108,7 @@ func TestRefusedCallsDoNotKeepOnComing(t *testing.T) {
 	l, g := followGroup(t, out)
 	const calls, ticks = 8, 80
 	for range calls {
-		if err := g.Call(newEchoCaller().call(strings.Repeat("x", maxForwardBytes*2/3))); err != nil {
+		if err := g.Call(newEchoCaller().call(strings.Repeat("x", proposals.MaxForwardBytes*2/3))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -132,22 +136,5 @@ func TestRefusedCallsDoNotKeepOnComing(t *testing.T) {
 	l.manual.runIdle()
 	if len(out.frames) != calls {
 		t.Errorf("a new leader is sent %d frames, want all %d", len(out.frames), calls)
-	}
-}
-
-// The session of a host is unknown to the group, and its last call has ended otherwise. Nothing is left to be
-// sent, so the group takes no turn for it.
-func TestNothingIsRoutedWithoutACall(t *testing.T) {
-	l, g := followGroup(t, &forwardTransport{recordingTransport: &recordingTransport{}})
-	g.proposals.mu.Lock()
-	g.proposals.calls.draw(g)
-	id := g.proposals.calls.id
-	g.proposals.mu.Unlock()
-	if !g.proposals.renew(id) {
-		t.Fatal("the session is not given up")
-	}
-	l.manual.runIdle()
-	if g.mustRoute() {
-		t.Error("a turn without a call wants another one, and so on for ever")
 	}
 }

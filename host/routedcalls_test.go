@@ -96,8 +96,8 @@ func TestCallsOnEveryHost(t *testing.T) {
 		}
 	}
 	for k, g := range c.groups {
-		if n := g.proposals.calls.n.Load(); n != 0 {
-			t.Errorf("host %d still has %d calls on their way", k+1, n)
+		if n := g.proposals.Counts().Bytes; n != 0 {
+			t.Errorf("host %d still has %d bytes of calls on their way", k+1, n)
 		}
 		if err := c.hosts[k].Close(t.Context()); err != nil {
 			t.Error(err)

@@ -18,13 +18,13 @@ func TestSettingsThatDiffer(t *testing.T) {
 	if out.count(2, control.Settings) != 1 || out.count(3, control.Settings) != 1 {
 		t.Errorf("hosts 2 and 3 are not told how this one is set: % x", out.bodies)
 	}
-	l.control(2, encodeSettings(l.config))
+	l.control(2, l.config.settings().Encode())
 	if d := l.group.Explain(); len(d.Warnings) > 0 {
 		t.Errorf("host 2 has the same settings: %v", d)
 	}
 	other := l.config
 	other.HeartbeatInterval, other.ElectionTimeout = time.Second, 10*time.Second
-	l.control(2, encodeSettings(other))
+	l.control(2, other.settings().Encode())
 	d := l.group.Explain()
 	if !d.Healthy || len(d.Warnings) != 1 || d.Warnings[0].Code != diagnosis.CodeSettingsDiffer || d.Warnings[0].Member != 2 ||
 		!strings.Contains(d.Warnings[0].Evidence, "Config.HeartbeatInterval is 1s on host 2 and 100ms on host 1, Config.ElectionTimeout is 10s on host 2 and 1s on host 1") {

@@ -29,8 +29,8 @@ func (s watchedSender) Send(to uint64, batch []transport.Envelope) bool {
 }
 
 func (h *Host) noteUnsent(to uint64) {
-	if p := h.network.handshakes.of(to); p != nil {
-		p.unsent.Add(1, h.clock.livedAtBeat(), int64(2*h.config.electionTicks()))
+	if p := h.network.handshakes.Of(to); p != nil {
+		p.Unsent.Add(1, h.clock.livedAtBeat(), int64(2*h.config.electionTicks()))
 	}
 }
 

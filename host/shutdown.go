@@ -166,7 +166,7 @@ func (h *Host) Close(ctx context.Context) error {
 			h.handOverAll(ctx)
 		}
 		h.clock.ticker.Stop()
-		h.network.peers.awaitAdding()
+		h.network.peers.AwaitAdding()
 		for _, g := range h.groups.close() {
 			g.end(outcome.ErrStopped)
 			g.abandon()

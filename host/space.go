@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/outcome"
 )
@@ -80,7 +81,7 @@ type spaceWaiters struct {
 // their order, as commands leave the inbox. The space is not reserved: a call that comes first may take it,
 // and then Call refuses again. If too many wait already, the wait ends at once with ErrOverloaded.
 func (g *Group) AskSpace(w *SpaceWait, c *Call) {
-	w.bytes, w.done, w.place.Owner = c.bytes(), make(chan struct{}), w
+	w.bytes, w.done, w.place.Owner = proposals.BytesOf(c.Data), make(chan struct{}), w
 	s := &g.proposals.spaces
 	s.mu.Lock()
 	switch {

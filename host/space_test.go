@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport/loopback"
@@ -45,8 +46,8 @@ func TestSpaceForCalls(t *testing.T) {
 	if !errors.As(err, &o) || !errors.Is(err, outcome.ErrOverloaded) {
 		t.Fatalf("error %v, want an OverloadedError", err)
 	}
-	if o.Commands != len(taken) || o.Bytes != int64(len(taken))*taken[0].bytes() || o.Share != g.host.memory.waiting.Max {
-		t.Errorf("%+v after %d calls of %d bytes", *o, len(taken), taken[0].bytes())
+	if o.Commands != len(taken) || o.Bytes != int64(len(taken))*proposals.BytesOf(taken[0].Data) || o.Share != g.host.memory.waiting.Max {
+		t.Errorf("%+v after %d calls of %d bytes", *o, len(taken), proposals.BytesOf(taken[0].Data))
 	}
 	if after, ok := outcome.RetryAfter(err); !ok || after < time.Millisecond || after > 10*time.Second {
 		t.Errorf("RetryAfter is %v, %v", after, ok)

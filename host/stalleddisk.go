@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
@@ -32,18 +33,12 @@ type stalls struct {
 	disk      examination.Standstill
 	full      examination.Standstill
 	machine   stuckApply
-	acks      []ack  // of the other members
-	checkedAt int64  // the tick in which it looked last
-	actAfter  int64  // not before this tick
-	askAfter  int64  // the others are not asked to write before this tick
-	tried     uint64 // the term in which a hand-over was tried
-	stepped   uint64 // the term in which it stepped down after that
-}
-
-// ack is the latest acknowledgement of an append by a member.
-type ack struct {
-	from uint64
-	at   int64 // tick
+	acks      leadership.Acks // of the other members
+	checkedAt int64           // the tick in which it looked last
+	actAfter  int64           // not before this tick
+	askAfter  int64           // the others are not asked to write before this tick
+	tried     uint64          // the term in which a hand-over was tried
+	stepped   uint64          // the term in which it stepped down after that
 }
 
 // noteAck records that a member acknowledged an append of this term. A late one of an earlier term says
@@ -52,13 +47,7 @@ func (g *Group) noteAck(m *raftpb.Message) {
 	if m.Type != raftpb.MsgAppResp || m.Reject || m.Index == 0 || m.Term != g.core.node.BasicStatus().Term {
 		return
 	}
-	for i := range g.leadership.stalls.acks {
-		if g.leadership.stalls.acks[i].from == m.From {
-			g.leadership.stalls.acks[i].at = g.core.at.ticks
-			return
-		}
-	}
-	g.leadership.stalls.acks = append(g.leadership.stalls.acks, ack{m.From, g.core.at.ticks})
+	g.leadership.stalls.acks.Record(m.From, g.core.at.ticks)
 }
 
 // checkStall gives the leadership up if this leader's own work stands still while others could work. It looks
@@ -68,7 +57,8 @@ func (g *Group) checkStall() (again bool) {
 	if st.RaftState != raft.StateLeader {
 		g.leadership.stalls.disk, g.leadership.stalls.full, g.leadership.stalls.machine.watch, g.leadership.stalls.tried = examination.Standstill{}, examination.Standstill{}, examination.Standstill{}, 0
 		g.leadership.stalls.machine.end()
-		g.leadership.stalls.acks, g.leadership.stalls.checkedAt = g.leadership.stalls.acks[:0], -1
+		g.leadership.stalls.acks.Forget()
+		g.leadership.stalls.checkedAt = -1
 		return false
 	}
 	now := g.core.at.ticks
@@ -94,7 +84,7 @@ func (g *Group) checkStall() (again bool) {
 // giveUp hands the leadership over, or steps down if that was tried in this term, provided that a quorum has
 // acknowledged appends since a tick.
 func (g *Group) giveUp(since int64, cause string) {
-	target := g.readyWithout(since)
+	target := g.leadership.stalls.acks.ReadyWithout(g.core.node, g.self, since)
 	if target == raft.None {
 		g.askToWrite(since)
 		return
@@ -124,7 +114,7 @@ func (g *Group) askToWrite(since int64) {
 	}
 	last, idle := g.core.node.BasicStatus().LastIndex, false
 	g.core.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		idle = idle || kind == raft.ProgressTypePeer && id != g.self && pr.Match == last && !g.ackedSince(id, since)
+		idle = idle || kind == raft.ProgressTypePeer && id != g.self && pr.Match == last && !g.leadership.stalls.acks.Since(id, since)
 	})
 	if !idle {
 		return
@@ -138,37 +128,6 @@ func (g *Group) askToWrite(since int64) {
 
 // quietTimeouts is for how many election timeouts a leader that has stepped down does not campaign.
 const quietTimeouts = 4
-
-// readyWithout returns the member with most of the log, if a quorum without this leader has acknowledged
-// appends since a tick, or waits for this leader's disk to read some. Otherwise it returns None.
-func (g *Group) readyWithout(since int64) (target uint64) {
-	voters, ready, most := 0, 0, uint64(0)
-	g.core.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if kind != raft.ProgressTypePeer {
-			return
-		}
-		// A member that waits for entries which this host cannot read acknowledges nothing and is ready.
-		if voters++; id == g.self || pr.WithoutAuthority || !g.ackedSince(id, since) && !(pr.EntriesPending && pr.RecentActive) {
-			return
-		}
-		if ready++; target == raft.None || pr.Match > most {
-			target, most = id, pr.Match
-		}
-	})
-	if ready <= voters/2 {
-		return raft.None
-	}
-	return target
-}
-
-func (g *Group) ackedSince(id uint64, since int64) bool {
-	for _, a := range g.leadership.stalls.acks {
-		if a.from == id {
-			return a.at > since
-		}
-	}
-	return false
-}
 
 // handOver hands the leadership to the member with most of the log, because this host is about to stop. It
 // reports whether a transfer is under way.

@@ -196,7 +196,7 @@ func (g *Group) memberAhead() (target uint64) {
 	s, most := &g.leadership.stalls.machine, uint64(0)
 	last := g.core.node.BasicStatus().LastIndex
 	g.core.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if !hasAuthority(kind, &pr) || id == g.self || pr.Match != last && !g.ackedSince(id, s.before) {
+		if !hasAuthority(kind, &pr) || id == g.self || pr.Match != last && !g.leadership.stalls.acks.Since(id, s.before) {
 			return
 		}
 		m := s.member(id)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/host/internal/containment"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 )
@@ -60,13 +61,13 @@ func (g *Group) takeInputs(crowded bool) (left bool) {
 	}
 	left = g.inbox.takeCalls(&g.work.taken, most, g.callBytes(most))
 	if g.proposals.hasCommands {
-		g.proposals.drain.taken.Add(proposalBytes(g.work.taken.proposals))
+		g.proposals.drain.taken.Add(proposals.Bytes(g.work.taken.proposals))
 		g.grantSpace()
 	}
 	g.work.wanted.Want(dutiesOf(&g.work.taken))
 	g.dropUncounted()
 	g.dropLateOrders()
-	g.proposals.offer(g.work.taken.proposals, g.work.taken.since)
+	g.proposals.Offer(g.work.taken.proposals, g.work.taken.since)
 	g.writes.discarding.dropMessages(&g.work.taken)
 	return left
 }
@@ -148,12 +149,12 @@ func (g *Group) stepMessages() {
 // offerCommands offers the core what clients and other hosts have handed in, and continues with a core that
 // has forgotten what its full disk refused.
 func (g *Group) offerCommands() {
-	g.takeRefusals()
+	g.proposals.TakeRefusals((*callTurn)(g), g.work.taken.refusals)
 	if len(g.work.taken.proposals) > 0 {
 		g.proposeAll()
 	}
 	g.proposeForwarded()
-	g.routeCalls()
+	g.proposals.Route((*callTurn)(g))
 	g.resumeCore()
 }
 
@@ -167,7 +168,8 @@ func (g *Group) finishTurn(crowded bool) (left bool) {
 		g.core.node.Publish() // for the file that is written about it
 		g.fail(err)
 	}
-	g.dropDeposed()
+	st := g.core.node.BasicStatus()
+	g.proposals.DropDeposed(st.Term, st.Commit, g.core.node.EntryTerm) // as soon as an entry of a later term is committed
 	g.work.releases = false
 	g.stepDuties(turn.AfterReady)
 	left = g.readsLeft() || g.work.releases
@@ -204,15 +206,6 @@ func (g *Group) handle(rd raft.Ready) {
 		return
 	}
 	g.confirmReads(rd)
-}
-
-// dropDeposed answers the clients of an ended leadership as soon as an entry of a later term is committed.
-func (g *Group) dropDeposed() {
-	if st := g.core.node.BasicStatus(); g.proposals.oldest < st.Term {
-		if term, ok := g.core.node.EntryTerm(st.Commit); ok {
-			g.proposals.dropDeposed(st.Commit, term, g.core.node.EntryTerm)
-		}
-	}
 }
 
 // awaits says which answers of lanes and followers must wake the group at once. It reports whether such an

@@ -160,8 +160,8 @@ func TestHostWithoutAddressIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.Receive(stranger, nil)
-	if !l.knows(stranger) || !l.network.handshakes.has(stranger) {
-		t.Errorf("host %d is known: %t; was met: %t", stranger, l.knows(stranger), l.network.handshakes.has(stranger))
+	if !l.knows(stranger) || !l.network.handshakes.Has(stranger) {
+		t.Errorf("host %d is known: %t; was met: %t", stranger, l.knows(stranger), l.network.handshakes.Has(stranger))
 	}
 }
 

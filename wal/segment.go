@@ -208,13 +208,13 @@ func (l *Log) writeHead(s *segment, zeroBytes int64) error {
 	return nil
 }
 
-// writeZeros fills the next piece of a segment with zeros, up to goal. It returns the length of the piece in
+// writeZeros fills the next piece of a segment with zeros, up to limit. It returns the length of the piece in
 // bytes.
-func (s *segment) writeZeros(goal, piece int64) (int64, error) {
+func (s *segment) writeZeros(limit, piece int64) (int64, error) {
 	s.zeroMu.Lock()
 	defer s.zeroMu.Unlock()
 	from := s.zeroed.Load()
-	n := min(piece, goal-from)
+	n := min(piece, limit-from)
 	if n <= 0 {
 		return 0, nil
 	}

@@ -105,7 +105,7 @@ func (l *Log) zeroAhead() (more bool) {
 	tail, end, size := l.tail.seg, l.tail.seg.end, l.tail.seg.size
 	l.mu.Unlock()
 	l.stats.tailYoung.Store(tail.zeroed.Load() < size)
-	s, goal, wakeAt := l.dueZeros(tail, end, size)
+	s, limit, wakeAt := l.dueZeros(tail, end, size)
 	if tail.id < z.resume { // a roll wakes the helper
 		s, wakeAt = nil, math.MaxInt64
 	}
@@ -121,27 +121,28 @@ func (l *Log) zeroAhead() (more bool) {
 		z.timer.Set(z.rested - now)
 		return false
 	}
-	return l.zeroPiece(s, goal, tail)
+	return l.zeroPiece(s, limit, tail)
 }
 
-// dueZeros returns the segment that lacks zeros and how far it should be written, or nil and how long the
-// tail is when one will. The next segment comes first: a helper that is late fills a young tail only when the
-// tail after it will not be young.
-func (l *Log) dueZeros(tail *segment, end, size int64) (s *segment, goal, wakeAt int64) {
+// dueZeros returns the segment that lacks zeros, with its size, or nil and how long the tail is when one
+// will. A whole piece is due as soon as a block of it is: otherwise the helper would wake for each block. The
+// next segment comes first: a helper that is late fills a young tail only when the tail after it will not be
+// young.
+func (l *Log) dueZeros(tail *segment, end, size int64) (s *segment, limit, wakeAt int64) {
 	piece := pieceBytes(l.opts.SegmentBytes)
 	wakeAt = math.MaxInt64
 	if next, size := l.peekNext(); next != nil {
-		zeroed, goal := next.zeroed.Load(), nextGoal(end, size, piece)
-		if zeroed < goal {
-			return next, goal, 0
+		zeroed := next.zeroed.Load()
+		if zeroed < nextGoal(end, size, piece) {
+			return next, size, 0
 		}
 		if zeroed < size {
 			wakeAt = (zeroed-piece)*2/3 + 1 // or sooner
 		}
 	}
-	zeroed, goal := tail.zeroed.Load(), tailGoal(end, size, piece)
-	if zeroed < goal {
-		return tail, goal, 0
+	zeroed := tail.zeroed.Load()
+	if zeroed < tailGoal(end, size, piece) {
+		return tail, size, 0
 	}
 	if zeroed < size {
 		wakeAt = min(wakeAt, zeroed-tailLead*piece+1)
@@ -164,13 +165,13 @@ var zeros = vfs.Blocks(zeroPieceBytes)
 // zeroPiece zero-fills one piece of s, which is the tail or the segment after it, and ends a sample. It
 // reports false if there is no way to fill it. The next append's sync makes zeros in the tail durable: a sync
 // of their own would delay that one.
-func (l *Log) zeroPiece(s *segment, goal int64, tail *segment) bool {
+func (l *Log) zeroPiece(s *segment, limit int64, tail *segment) bool {
 	z, clock := &l.zeros, l.opts.Clock
 	before := clock.Now()
 	if z.sample.seg != s {
 		z.sample = zeroSample{seg: s, began: before, appended: l.stats.appendedBytes.Load()}
 	}
-	n, err := s.writeZeros(goal, pieceBytes(l.opts.SegmentBytes))
+	n, err := s.writeZeros(limit, pieceBytes(l.opts.SegmentBytes))
 	if err != nil && !isFull(err) {
 		_ = l.fail("zero-fill", s, s.zeroed.Load(), err) // the next Append or Sync returns it
 		return false

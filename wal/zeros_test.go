@@ -465,6 +465,23 @@ func TestAnIdleLogGetsFewZeros(t *testing.T) {
 	mustClose(t, l.Log)
 }
 
+// The helper wakes for a whole piece. If it filled what is due to the block, each sync would wake it.
+func TestZerosComeInWholePieces(t *testing.T) {
+	l := newSteadyLog(t, 8<<20)
+	first := l.Stats().ZeroedBytes
+	for range 300 {
+		before := l.Stats().ZeroedBytes
+		l.append(3000)
+		if n := l.Stats().ZeroedBytes - before; n%uint64(pieceBytes(8<<20)) != 0 {
+			t.Fatalf("%d bytes of zeros beside an append, which are no pieces of %d", n, pieceBytes(8<<20))
+		}
+	}
+	if l.Stats().ZeroedBytes == first {
+		t.Error("no zeros")
+	}
+	mustClose(t, l.Log)
+}
+
 // The helper has the disk for half of the time at most, and none of it if the log itself needs more than half
 // of what the disk takes.
 func TestZerosTakeNoBandwidthFromAppends(t *testing.T) {

@@ -64,6 +64,7 @@ var besideHost = []string{
 	"host/internal/members",
 	"host/internal/objects",
 	"host/internal/outbox",
+	"host/internal/peers",
 	"host/internal/plans",
 	"host/internal/proposals",
 	"host/internal/pulse",

@@ -19,8 +19,8 @@ var divergenceBugs = []bug{
 	{name: "uncompared_unsaid", what: "Explain does not say that members sum up results in other forms, and are not compared", in: "host", found: "TestMembersThatAreNotCompared", also: []judge{{in: "sim", test: "TestDivergence", args: "-divergences 1", says: "no leader has warned"}}, edits: []edit{{"host/internal/examination/examine.go",
 		`	(*examination).lookForUncompared,
 `, ``}}},
-	{name: "other_version_is_uncompared", what: "Explain warns of members that are not compared as they have other versions", in: "host/internal/divergence", found: "TestUncomparedMembersAreNamed", also: []judge{{in: "sim", test: "TestDivergence", args: "-divergences 3", says: "all sum up the same"}}, edits: []edit{{"host/internal/divergence/uncompared.go",
+	{name: "other_version_is_uncompared", what: "Explain warns of members that are not compared as they have other versions", in: "host/internal/divergence", found: "TestUncomparedMembersAreNamed", also: []judge{{in: "sim", test: "TestDivergence", args: "-divergences 3", says: "all sum up the same"}}, edits: []edit{{"host/internal/divergence/gaps.go",
 		`r.Version == d.machine.Version && r.Watch`, `r.Watch`}}},
-	{name: "uncompared_for_ever", what: "Explain warns of what a member summed up before it was started again", in: "host", found: "TestMembersThatAreNotCompared", edits: []edit{{"host/internal/divergence/uncompared.go",
+	{name: "uncompared_for_ever", what: "Explain warns of what a member summed up before it was started again", in: "host", found: "TestMembersThatAreNotCompared", edits: []edit{{"host/internal/divergence/gaps.go",
 		` || d.wiring.Life(u.Member) != u.life`, ``}}},
 }

@@ -2,23 +2,30 @@ package planted_test
 
 // outcomeBugs are bugs in what clients are told, and in the sessions.
 var outcomeBugs = []bug{
-	{name: "skipped_are_dropped", what: "a command whose index a snapshot covers is answered as surely not committed", in: "host", found: "TestPendingSkippedBySnapshot", edits: []edit{{"host/acknowledge.go",
-		`q.tell(w, settlement{err: errCovered(index)})`, `q.tell(w, settlement{err: outcome.ErrDropped})`}}},
-	{name: "clients_wait_at_the_end", what: "a group that stops leaves clients waiting whose commands are in the log", in: "host", found: "TestCloseAnswersEveryone", edits: []edit{{"host/acknowledge.go",
+	{name: "skipped_are_dropped", what: "a command whose index a snapshot covers is answered as surely not committed", in: "host/internal/proposals", found: "TestPendingSkippedBySnapshot", edits: []edit{{"host/internal/proposals/queue.go",
+		`q.tell(w, Settlement{Err: errCovered(index)})`, `q.tell(w, Settlement{Err: outcome.ErrDropped})`}}},
+	{name: "clients_wait_at_the_end", what: "a group that stops leaves clients waiting whose commands are in the log", in: "host", found: "TestCloseAnswersEveryone", edits: []edit{{"host/internal/proposals/end.go",
 		`	q.endRing(&e, wrap(outcome.ErrIndeterminate, cause))
 	q.endRouted(&e, wrap(outcome.ErrStopped`, `	q.endRouted(&e, wrap(outcome.ErrStopped`}}},
-	{name: "answer_for_another_term", what: "a client is told that its command is committed although another leader's entry has its place", in: "host/internal/proposals", found: "TestRingTwin", also: []judge{{in: "host", test: "TestTenuresOverlap"}}, edits: []edit{{"host/internal/proposals/answer.go",
+	{name: "answer_for_another_term", what: "a client is told that its command is committed although another leader's entry has its place", in: "host/internal/proposals", found: "TestRingTwin", also: []judge{{in: "host/internal/proposals", test: "TestTenuresOverlap"}}, edits: []edit{{"host/internal/proposals/answer.go",
 		`			case term == run.term:
 				f`, `			case term == run.term || true:
 				f`}}},
-	{name: "propose_after_the_end", what: "a turn proposes commands whose clients were told that the group has stopped and never took them", in: "host", found: "TestAQueueEndsWhileATurnProposes", edits: []edit{{"host/acknowledge.go",
-		`batch = q.nextBatch(); !q.ended.Load() {`, `batch = q.nextBatch(); true {`}}},
+	{name: "propose_after_the_end", what: "a turn proposes commands whose clients were told that the group has stopped and never took them", in: "host/internal/proposals", found: "TestAQueueEndsWhileATurnProposes", edits: []edit{{"host/internal/proposals/queue.go",
+		`was != ended && q.proposing.CompareAndSwap(was, int64(n))`, `q.proposing.CompareAndSwap(was, int64(n))`}}},
+	{name: "count_refused_calls_twice", what: "the metrics count a call twice that no turn had taken when the group stopped", in: "host/internal/proposals", found: "TestWhatNoTurnHasTakenIsCountedOnce", edits: []edit{{"host/internal/proposals/end.go",
+		`			c.fail(err)
+		} else {`, `			q.Refusals.Add(err, 1)
+			c.fail(err)
+		} else {`}}},
+	{name: "end_without_the_turn", what: "a group that stops looks how many commands its turn proposes, and the turn goes on proposing", in: "host/internal/proposals", found: "TestAQueueEndsWhileATurnProposes", edits: []edit{{"host/internal/proposals/end.go",
+		`q.proposing.Swap(ended)`, `q.proposing.Load()`}}},
 	{name: "result_of_another_term", what: "a client gets the result of another leader's command, which was committed in the place of its own", in: "host/internal/proposals", found: "TestClientsOfForgottenEntriesAreFound", edits: []edit{{"host/internal/proposals/take.go",
 		`if at == index && run.term == term {`, `if at == index {`}}},
-	{name: "withdrawn_is_proposed", what: "a command that its client has given up before its turn is proposed", in: "host", found: "TestMetricsCountOutcomes", edits: []edit{{"host/acknowledge.go",
-		`		if p.waiter.take() {
+	{name: "withdrawn_is_proposed", what: "a command that its client has given up before its turn is proposed", in: "host", found: "TestMetricsCountOutcomes", edits: []edit{{"host/internal/proposals/queue.go",
+		`		if p.Waiter.take() {
 			kept = append(kept, p)
-			if c`, `		if p.waiter.take() || true {
+			if c`, `		if p.Waiter.take() || true {
 			kept = append(kept, p)
 			if c`}}},
 	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/forward.go",

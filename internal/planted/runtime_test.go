@@ -32,13 +32,13 @@ var runtimeBugs = []bug{
 `}}},
 	{name: "removed_are_silent", what: "a member that was removed no longer tells others that they were removed, too", in: "host", found: "TestRemovedMemberTellsOthersOfTheirRemoval", edits: []edit{{"host/rosterquery.go",
 		`if r == nil || r.Version <= version {`, `if r == nil || g.Err() != nil || r.Version <= version {`}}},
-	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/routedcalls.go",
-		`g.pauseCalls(min(ticks<<s.refusals, max(ticks, 2*ticksPerHeartbeat)))
-	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)`, `g.pauseCalls(ticks)`}}},
+	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/internal/proposals/routes.go",
+		`q.Pause(v, min(ticks<<s.refusals, max(ticks, 2*q.HeartbeatTicks)))
+	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)`, `q.Pause(v, ticks)`}}},
 	// The simulation met it once in ten thousand seeds, and not in those of today: a session must be given up
 	// in the moment in which its last call ends.
-	{name: "route_nothing", what: "a group that gave up its session and has no call left takes turn after turn", in: "host", found: "TestNothingIsRoutedWithoutACall", edits: []edit{{"host/routedcalls.go",
-		`return calls.n.Load() > 0 && calls.fresh.Load() || waits`, `return calls.fresh.Load() || waits`}}},
+	{name: "route_nothing", what: "a group that gave up its session and has no call left takes turn after turn", in: "host/internal/proposals", found: "TestNothingIsRoutedWithoutACall", edits: []edit{{"host/internal/proposals/routes.go",
+		`return q.calls.n.Load() > 0 && q.calls.fresh.Load()`, `return q.calls.fresh.Load()`}}},
 	{name: "hear_replaced", what: "a host goes on hearing the connections of a directory when another one takes its place", in: "host/internal/identity", found: "TestReplacedDirectoryIsNotHeard", edits: []edit{{"host/internal/identity/admission.go",
 		`if replaces {
 		a.review`, `if false {
@@ -182,7 +182,7 @@ var runtimeBugs = []bug{
 		`return max(0, passed-ticksPerHeartbeat)`, `return 0 * max(0, passed-ticksPerHeartbeat)`}}},
 	{name: "supersede_snapshot", what: "a later answer of the append lane replaces one that carries a snapshot", in: "host/internal/outbox", found: "TestSupersedes", edits: []edit{{"host/internal/outbox/batches.go",
 		`next.Index >= prev.Index && (prev.Snapshot == nil || prev.Snapshot == next.Snapshot)`, `next.Index >= prev.Index`}}},
-	{name: "balance_blindly", what: "a host balances as if all others led nothing", in: "sim", found: "TestPlacement", args: "-placements 2", says: "ten minutes after the faults", edits: []edit{{"host/placing.go",
+	{name: "balance_blindly", what: "a host balances as if all others led nothing", in: "sim", found: "TestPlacement", args: "-placements 2", says: "ten minutes after the faults", edits: []edit{{"host/survey.go",
 		`		if p.rejectHost(id, now) != "" {`, `		l.Leads = 0
 		if p.rejectHost(id, now) != "" {`}}},
 	{name: "trust_births", what: "the table of sessions begins a session that it may have forgotten", in: "host/session", found: "TestAnEvictedSessionIsExpired", edits: []edit{{"host/session/table.go",
@@ -211,14 +211,14 @@ var runtimeBugs = []bug{
 // join puts`}}},
 	{name: "install_without_conf", what: "a member installs a snapshot with a configuration of its own, in place of the snapshot's", in: "host", found: "TestHostsCrashWhileAMemberCatchesUp", edits: []edit{{"host/internal/snapshots/install.go",
 		`ConfState: p.Manifest.Conf`, `ConfState: raftpb.ConfState{Voters: []uint64{s.Self}}`}}},
-	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/turn.go",
-		`if st := g.core.node.BasicStatus(); g.proposals.oldest < st.Term {`, `if st := g.core.node.BasicStatus(); false {`}}},
+	{name: "keep_deposed", what: "the clients of a deposed leader wait until the commit index passes their commands, forever if it does not", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "clients still wait", edits: []edit{{"host/internal/proposals/queue.go",
+		`if q.oldest >= term {`, `if true {`}}},
 	{name: "mix_versions", what: "a leader compares the results of members with other versions", in: "sim", found: "TestDivergence", args: "-divergences 3", edits: []edit{{"host/internal/divergence/divergence.go",
 		`m.HasResults && m.version == version`, `m.HasResults`}}},
 	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/internal/reads/round.go",
 		`if number == r.number {`, `if true {`}, {"host/internal/reads/queue.go",
 		`p.Owner.number <= number; p`, `true; p`}}},
-	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "host", found: "TestTheBestLevelMemberGetsTheLeadership", edits: []edit{{"host/placed.go",
+	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "host", found: "TestTheBestLevelMemberGetsTheLeadership", edits: []edit{{"host/handover.go",
 		`	case kind != raft.ProgressTypePeer:
 `, `	case kind == raft.ProgressTypePeer:
 		return ""
@@ -229,10 +229,10 @@ var runtimeBugs = []bug{
 		for _, group := range groups {`, `	best = w.dirs[0]
 	if best == nil {
 		for _, group := range groups {`}}},
-	{name: "count_unsure_refusals", what: "one refusal of a forwarded command counts for its earlier tries, too", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/route.go",
+	{name: "count_unsure_refusals", what: "one refusal of a forwarded command counts for its earlier tries, too", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/internal/proposals/route.go",
 		`if r.Sure {
 				c.live--`, `if true {
-				c.live--`}, {"host/route.go",
+				c.live--`}, {"host/internal/proposals/route.go",
 		`case c.live > 0:
 				c.retryAt`, `case false:
 				c.retryAt`}}},
@@ -247,7 +247,7 @@ var runtimeBugs = []bug{
 		`Commit: q.durable.hs.Commit}`, `Commit: newest.Commit}`}}},
 	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/shards.go",
 		`g.work.outgoing.To = g.senderOf(out.(*workerOutbox))`, `g.work.outgoing.To = out.(*workerOutbox)`}}},
-	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-duplicates 20", edits: []edit{{"host/routedcalls.go",
+	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-duplicates 20", edits: []edit{{"host/internal/proposals/routes.go",
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
 		if len(s.window)`}}},

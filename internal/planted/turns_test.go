@@ -17,7 +17,7 @@ var turnBugs = []bug{
 		`	q.StopOvertaking()
 	if !q.Empty() {`, `	q.StopOvertaking()
 	if false {`}}},
-	{name: "early_answers_lost", what: "answers that could overtake what a full disk refuses are lost when there is space again", in: "host/internal/appendlane", found: "TestVoteWithoutSpace", edits: []edit{{"host/internal/workqueue/overtaking.go",
+	{name: "early_answers_lost", what: "answers that could overtake what a full disk refuses are lost when there is space again", in: "host/internal/appendlane", found: "TestVoteWithoutSpace", edits: []edit{{"host/internal/workqueue/precedence.go",
 		`	if len(q.early) > 0 {
 		m :=`, `	if false {
 		m :=`}}},

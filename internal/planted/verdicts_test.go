@@ -2,10 +2,10 @@ package planted_test
 
 // verdictBugs are bugs in what a host says of the health of its groups.
 var verdictBugs = []bug{
-	{name: "removed_refused", what: "Founding names a removed member's host among those that are refused", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/notfounded.go",
+	{name: "removed_refused", what: "Founding names a removed member's host among those that are refused", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/foundingstatus.go",
 		`!g.hasRemoved(id)`, `true`}}},
-	{name: "removed_dialed", what: "a removed host is dialed for ever", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/departure.go",
-		`	if t, dials := h.network.transport.(demandDialer); dials {`, `	if t, dials := h.network.transport.(demandDialer); false && dials {`}}},
+	{name: "removed_dialed", what: "a removed host is dialed for ever", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/peers.go",
+		`if t, dials := h.network.transport.(demandDialer); dials {`, `if t, dials := h.network.transport.(demandDialer); false && dials {`}}},
 	{name: "welcome_untold", what: "a refusal of this host's directory does not end when the other host admits it", in: "host", found: "TestRefusalEndsWithAWelcome", edits: []edit{{"host/handshakes.go",
 		`func (h *inbound) AdmittedBy(by uint64) {
 	if p`, `func (h *inbound) AdmittedBy(by uint64) {
@@ -27,9 +27,9 @@ var verdictBugs = []bug{
 		`v.Snapshot, v.SnapshotAt = pr.PendingSnapshot, now`, `v.Snapshot, v.SnapshotAt = 0, now`}}},
 	{name: "learner_counts", what: "Explain says of a learner that is down that one member less can fail", in: "host/internal/examination", found: "TestUnreachableLearnerIsNoLoss", edits: []edit{{"host/internal/examination/members.go",
 		`if !slices.Contains(e.voters(), id) {`, `if false {`}}},
-	{name: "founders_are_there", what: "a member of a group that is not founded says that a leader is being elected while founders are down", in: "host", found: "TestExplainNamesFoundersThatWentDown", edits: []edit{{"host/notfounded.go",
+	{name: "founders_are_there", what: "a member of a group that is not founded says that a leader is being elected while founders are down", in: "host", found: "TestExplainNamesFoundersThatWentDown", edits: []edit{{"host/foundingstatus.go",
 		`f.Silent = g.silentMembers()`, `f.Silent = nil`}}},
-	{name: "founder_knows_no_leader", what: "a follower of a leader that founds says that a leader is being elected", in: "host", found: "TestExplainOfAFounderThatStartsAgain", edits: []edit{{"host/notfounded.go",
+	{name: "founder_knows_no_leader", what: "a follower of a leader that founds says that a leader is being elected", in: "host", found: "TestExplainOfAFounderThatStartsAgain", edits: []edit{{"host/foundingstatus.go",
 		`f.Leader = g.Status().Leader`, `f.Leader = 0`}}},
 	{name: "founders_are_not_asked", what: "founders that may not vote yet do not ask each other whether they are alive", in: "host", found: "TestFounderAsksWhetherOthersAreAlive", edits: []edit{{"host/founding.go",
 		`			g.askFounders()

@@ -41,11 +41,17 @@ var walBugs = []bug{
 	{name: "spare_taken_for_written", what: "a spare counts as written to its end, whatever it was", found: "TestSparesGetTheZerosThatTheyLack", rare: true, edits: []edit{{"wal/spare.go",
 		`s.zeroed.Store(max(s.zeroed.Load(), from.written))`, `s.zeroed.Store(s.size)`}}},
 	{name: "young_tail_first", what: "a helper that was late fills the young tail first, and never catches up", found: "TestALateHelperCatchesUp", rare: true, edits: []edit{{"wal/zeros.go",
-		`		if zeroed < goal {
-			return next, goal, 0
-		}`, `		if zeroed < goal && tail.zeroed.Load() >= tailGoal(end, tail.size, piece) {
-			return next, goal, 0
+		`		if zeroed < nextGoal(end, size, piece) {
+			return next, size, 0
+		}`, `		if zeroed < nextGoal(end, size, piece) && tail.zeroed.Load() >= tailGoal(end, tail.size, piece) {
+			return next, size, 0
 		}`}}},
+	{name: "zeros_by_the_block", what: "zeros are filled to the block, so the helper wakes for each sync", found: "TestZerosComeInWholePieces", rare: true, edits: []edit{{"wal/zeros.go",
+		`	if zeroed < tailGoal(end, size, piece) {
+		return tail, size, 0
+	}`, `	if goal := tailGoal(end, size, piece); zeroed < goal {
+		return tail, goal, 0
+	}`}}},
 	{name: "zeroes_over_the_head", what: "a disk that writes zeros by itself writes them over the header of a new segment", found: "TestPowerCutsAmongZeros", rare: true, edits: []edit{{"wal/segment.go",
 		`	s.zeroed.Store(max(s.zeroed.Load(), written))`, `	s.zeroed.Store(max(s.zeroed.Load(), written))
 	_, _ = allocate(s.file, size)`}}},

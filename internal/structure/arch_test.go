@@ -70,15 +70,16 @@ host/internal/bulk     host/event host/internal/control raft snapshot transport 
 host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
 host/internal/storage  env internal/repetition raft raft/raftpb vfs wal                                               |
 host/internal/apply    env vfs raft/raftpb object host/event host/outcome host/session host/statemachine host/internal/containment host/internal/divergence host/internal/entry host/internal/identity host/internal/sched host/internal/storage host/internal/workqueue |
-host/internal/leadership host/internal/control                                                              |
 host/internal/members  host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/raftpb transport |
 host/internal/founding host/diagnosis host/internal/entry host/internal/turn |
 host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity raft raft/raftpb transport |
 host/internal/reads    host/internal/budget host/internal/control host/internal/sched |
-host/internal/proposals raft host/session host/outcome host/internal/control |
+host/internal/proposals raft raft/raftpb transport host/session host/outcome host/statemachine host/internal/budget host/internal/control host/internal/sched host/internal/turn |
 host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs |
 host/internal/snapshots env raft raft/raftpb snapshot transport vfs host/event host/statemachine internal/repetition host/internal/bulk host/internal/containment host/internal/control host/internal/entry host/internal/identity host/internal/sched |
 host/internal/examination host/diagnosis host/event host/membership host/internal/appendlane host/internal/divergence host/internal/identity raft raft/raftpb raft/tracker snapshot vfs |
+host/internal/leadership host/membership host/internal/control host/internal/entry host/internal/examination host/internal/turn raft raft/tracker |
+host/internal/peers    host/outcome host/internal/control host/internal/entry host/internal/examination host/internal/identity raft transport |
 host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/membership internal/repetition host/internal/* |
 .                      host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
 internal/counting      .                                                                                      |

@@ -13,7 +13,7 @@ var clusterField = regexp.MustCompile("(?m)^\\s*(\\w*Cluster|Former)\\s+uint64\\
 // numberedFormats are files on disks and lines of sockets, which stay as they are.
 var numberedFormats = map[string]string{
 	"host/internal/identity/identity.go": "the identity of a host",
-	"host/internal/identity/joined.go":   "the lives before a rescue",
+	"host/internal/identity/join.go":     "the lives before a rescue",
 	"host/rescue/directory.go":           "what a rescue keeps",
 	"host/rescue/restoration.go":         "the note of a restore under way",
 	"host/flight/file.go":                "the beginning of a recording",

@@ -17,7 +17,7 @@ words     turn control budget entry containment
 queues    sched outbox workqueue                      workqueue→outbox
 lanes     identity storage appendlane divergence
 machine   apply
-services  proposals reads members bulk pulse examination  proposals→members
+services  proposals reads members bulk pulse examination peers  proposals→members peers→examination
 duties    founding plans leadership snapshots objects objects→snapshots
 `
 

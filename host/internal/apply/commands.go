@@ -59,18 +59,19 @@ type Opening struct {
 // Callers are the calls of this host that wait for commands. The lane, or the turn that calls the machine,
 // calls it.
 type Callers interface {
-	// Find gives its Caller to each command that waits for the machine. They are in the order of the log.
-	Find([]statemachine.Command)
-	// Applied says that the machine has given the results.
-	Applied()
-	// The others end the calls for an entry that the machine does not get, or for its mark. Duplicate: the
-	// command was applied before. Expired: its session may be forgotten. Rejected: the table has refused it.
-	// Refused: the command is refused, also to a call that was told its commit. Ended: it is done.
-	Duplicate(index, term uint64, m session.Mark, r outcome.Receipt, result []byte, kept bool)
-	Expired(index, term uint64, m session.Mark, why error)
-	Rejected(index, term uint64, m session.Mark, why error)
-	Refused(index, term uint64, m session.Mark, why error)
-	Ended(index, term uint64, m session.Mark)
+	// FindCallers gives its Caller to each command that waits for the machine. They are in the order of the log.
+	FindCallers([]statemachine.Command)
+	// Applied says that the machine has given the results to all callers of a batch.
+	Applied([]statemachine.Command)
+	// The others end the calls for an entry that the machine does not get, or for its mark. AnswerDuplicate:
+	// the command was applied before. ExpireCall: its session may be forgotten. RefuseCall: the table has
+	// refused it. RefuseApplied: the command is refused, also to a call that was told its commit.
+	// AnswerApplied: it is done.
+	AnswerDuplicate(index, term uint64, m session.Mark, r outcome.Receipt, result []byte, kept bool)
+	ExpireCall(index, term uint64, m session.Mark, why error)
+	RefuseCall(index, term uint64, m session.Mark, why error)
+	RefuseApplied(index, term uint64, m session.Mark, why error)
+	AnswerApplied(index, term uint64, m session.Mark)
 }
 
 // Open prepares the machine for a group, whose log is there and not yet applied.
@@ -201,15 +202,15 @@ func (s *Commands) suppress(e *statemachine.Entry, m session.Mark, v session.Ver
 	s.suppressed.Add(1)
 	switch {
 	case v == session.Duplicate && first.Refused:
-		s.Callers.Refused(e.Index, e.Term, m, s.queue.RefusedBefore(first.Index))
+		s.Callers.RefuseApplied(e.Index, e.Term, m, s.queue.RefusedBefore(first.Index))
 	case v == session.Duplicate:
-		s.Callers.Duplicate(e.Index, e.Term, m, outcome.Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
+		s.Callers.AnswerDuplicate(e.Index, e.Term, m, outcome.Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
 	case v == session.Expired:
-		s.Callers.Expired(e.Index, e.Term, m, outcome.ErrSessionExpired)
+		s.Callers.ExpireCall(e.Index, e.Term, m, outcome.ErrSessionExpired)
 	case v == session.Forgotten:
-		s.Callers.Rejected(e.Index, e.Term, m, ErrForgotten)
+		s.Callers.RefuseCall(e.Index, e.Term, m, ErrForgotten)
 	default:
-		s.Callers.Rejected(e.Index, e.Term, m, ErrSessionFull)
+		s.Callers.RefuseCall(e.Index, e.Term, m, ErrSessionFull)
 	}
 	return nil
 }
@@ -234,7 +235,7 @@ func (s *Commands) Refuse(e *statemachine.Entry, h session.Header, why error) {
 	if h.HasMark {
 		s.table.Refuse(h.Mark)
 	}
-	s.Callers.Refused(e.Index, e.Term, h.Mark, why)
+	s.Callers.RefuseApplied(e.Index, e.Term, h.Mark, why)
 }
 
 // End ends a command that is for the host, and not for the machine.
@@ -242,12 +243,12 @@ func (s *Commands) End(e *statemachine.Entry, h session.Header) {
 	if h.HasMark {
 		s.table.Keep(nil)
 	}
-	s.Callers.Ended(e.Index, e.Term, h.Mark)
+	s.Callers.AnswerApplied(e.Index, e.Term, h.Mark)
 }
 
 // findCallers finds the calls of the commands in the batch for which that was not done yet.
 func (s *Commands) findCallers() {
-	s.Callers.Find(s.batch[s.found:])
+	s.Callers.FindCallers(s.batch[s.found:])
 	s.found = len(s.batch)
 }
 
@@ -262,9 +263,7 @@ func (s *Commands) Flush() error {
 		return err
 	}
 	s.last = s.batch[len(s.batch)-1].Index
-	if hasCaller(s.batch) {
-		s.Callers.Applied()
-	}
+	s.Callers.Applied(s.batch)
 	switch {
 	case s.Options.KeepResults:
 		for i := range s.batch {
@@ -310,15 +309,6 @@ var (
 	ErrForgotten   = fmt.Errorf("%w: its session said before that it waits for this number no more", outcome.ErrIndeterminate)
 	ErrSessionFull = fmt.Errorf("%w: %w", outcome.ErrIndeterminate, outcome.ErrSessionFull)
 )
-
-func hasCaller(commands []statemachine.Command) bool {
-	for i := range commands {
-		if commands[i].Caller != nil {
-			return true
-		}
-	}
-	return false
-}
 
 func (s *Commands) callee() string {
 	if s.inDigest {

@@ -114,9 +114,9 @@ func TestSkip(t *testing.T) {
 // callers are those of a host without calls.
 type callers struct{ Callers }
 
-func (callers) Find([]statemachine.Command)                  {}
-func (callers) Applied()                                     {}
-func (callers) Refused(_, _ uint64, _ session.Mark, _ error) {}
+func (callers) FindCallers([]statemachine.Command)                 {}
+func (callers) Applied([]statemachine.Command)                     {}
+func (callers) RefuseApplied(_, _ uint64, _ session.Mark, _ error) {}
 
 // tally is a machine with commands.
 type tally struct{ has []string }

@@ -68,7 +68,7 @@ func (s *Commands) skip(e *statemachine.Entry) {
 			s.table.Refuse(h.Mark)
 		}
 	}
-	s.Callers.Refused(e.Index, e.Term, h.Mark, outcome.ErrSkipped)
+	s.Callers.RefuseApplied(e.Index, e.Term, h.Mark, outcome.ErrSkipped)
 	if s.sums.Command(e.Data, session.Fresh, s.table.Now()) {
 		s.checkpoint(e.Index, e.Index >= s.held)
 	}

@@ -22,7 +22,7 @@ import (
 // The leader compares the checkpoints of the same index. Commands must be equal for all. Results and
 // digests are compared among members with the same version only: a rolling upgrade may change a result.
 // Results are compared among members that sum them up in the same form only (CommandOptions.ResultForm),
-// and digests among those that have one: a leader knows which members it does not compare (uncompared.go).
+// and digests among those that have one: a leader knows which members it does not compare (gaps.go).
 // The sums start again at each checkpoint, so that a member that was upgraded, was restored from a
 // snapshot, or holds older commands on its disk, can be compared at the second checkpoint. The leader tells
 // the others what it has found (finding.go).

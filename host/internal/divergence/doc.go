@@ -5,5 +5,5 @@
 // The apply lane sums up and calls Comparison.Put; the receivers of the transport call Comparison.Take.
 // Comparison.mu guards what is known. It is not held while the host is called (Wiring), and no call waits.
 //
-// Reading order: sums.go, divergence.go, uncompared.go, finding.go, stop.go, record.go.
+// Reading order: sums.go, divergence.go, gaps.go, finding.go, stop.go, record.go.
 package divergence

@@ -6,5 +6,5 @@
 // values: no lock, no clock, no disk. What is read may come from another host, and is refused if it is not
 // exactly what this package writes.
 //
-// Reading order: founding.go, roster.go, rescued.go, skip.go, block.go, reader.go.
+// Reading order: founding.go, roster.go, rescue.go, skip.go, block.go, reader.go.
 package entry

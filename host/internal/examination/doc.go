@@ -14,6 +14,6 @@
 // Rejected: a verdict from the events of the past. A listener that missed an event would never know that
 // its cause has ended.
 //
-// Reading order: facts.go, examine.go, causes.go, members.go, quorum.go, missing.go, watch.go, followers.go,
+// Reading order: facts.go, examine.go, causes.go, members.go, quorum.go, absence.go, watch.go, followers.go,
 // standstill.go.
 package examination

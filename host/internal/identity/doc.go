@@ -11,5 +11,5 @@
 // what is known of other hosts. It is not held while a file is written. With it held, nothing is called but
 // the argument of Presented.
 //
-// Reading order: files.go, identity.go, directory.go, lives.go, admission.go, joined.go, unfinished.go.
+// Reading order: files.go, identity.go, directory.go, lives.go, admission.go, join.go, leftovers.go.
 package identity

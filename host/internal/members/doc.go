@@ -5,6 +5,6 @@
 // Rosters, Removal and Keys have locks of their own, which are held for a few instructions. Noted belongs to
 // the turn. The rest has no state.
 //
-// Reading order: rosters.go, noted.go, refused.go (whose messages count), removal.go, keys.go, record.go
+// Reading order: rosters.go, note.go, refusal.go (whose messages count), removal.go, keys.go, record.go
 // (what hosts tell each other).
 package members

@@ -3,9 +3,8 @@ package proposals
 import (
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/millrace/millrace/host/session"
+	"pgregory.net/rapid"
 )
 
 // TestCopies compares with a list of all commands that were ever proposed: one is known as long as it is not

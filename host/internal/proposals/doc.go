@@ -6,9 +6,13 @@
 //	    ──► Take, TakeThrough          the entry is applied
 //
 // The group's turn learns the first and an apply lane the second, in either order. So Ring keeps a client
-// until it has both. Package host owns the one Ring of a group, and its lock.
+// until it has both. Queue has the one Ring of a group, and the lock; its methods say who calls them. What it
+// asks of the group is in Settings, and what it asks of a turn is Turn.
 //
 // Files, in reading order: ring.go (the list, and how a client gets in and out), answer.go (what happens to
-// an entry), take.go (results, the group's end). Then record.go and frames.go (what hosts forward, and what a
-// leader remembers of it), batching.go (how long a batch is open), refusals.go (what is counted).
+// an entry), take.go (results, the group's end). Then waiter.go, proposal.go and call.go (who waits),
+// settings.go and queue.go (from a turn to the answer), results.go, end.go. Then routes.go and route.go
+// (calls that the log of this host does not hold), record.go and frames.go (what hosts forward, and what a
+// leader remembers of it). At last batching.go (how long a batch is open) and refusals.go (what is
+// counted).
 package proposals

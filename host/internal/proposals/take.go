@@ -1,7 +1,7 @@
 package proposals
 
 // Sent calls first for each client whose entry leaves for another member now and has not left before: those
-// through an index.
+// through an index. It is for a Ring with Results.
 func (r *Ring[W]) Sent(through uint64, first func(w W)) {
 	var none W
 	begin, end := max(r.sent, r.applied)+1, through+1

@@ -6,6 +6,6 @@
 // lock is above those of Growth and of the Lanes. It is below the lock of the transfers, which call contents
 // under it. None is held while a disk or a machine works.
 //
-// Reading order: published.go, policy.go, growth.go, lanes.go, machine.go, section.go, group.go, take.go,
-// store.go, open.go, sent.go, received.go, install.go.
+// Reading order: publication.go, policy.go, growth.go, lanes.go, machine.go, section.go, group.go, take.go,
+// store.go, open.go, sent.go, reception.go, install.go.
 package snapshots

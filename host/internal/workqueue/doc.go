@@ -3,5 +3,5 @@
 //
 // A queue has one lock, under which it calls nothing. What was taken belongs to the lane.
 //
-// Reading order: queue.go, overtaking.go.
+// Reading order: queue.go, precedence.go.
 package workqueue

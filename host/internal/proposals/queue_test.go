@@ -1,4 +1,4 @@
-package host
+package proposals
 
 import (
 	"errors"
@@ -12,23 +12,23 @@ import (
 	"pgregory.net/rapid"
 )
 
-func waitersFor(n int) (all []*waiter, batch []proposal) {
+func waitersFor(n int) (all []*Waiter, batch []Proposal) {
 	for range n {
-		w := newWaiter()
-		all, batch = append(all, w), append(batch, proposal{command: []byte("1234"), waiter: w})
+		w := NewWaiter()
+		all, batch = append(all, w), append(batch, Proposal{Command: []byte("1234"), Waiter: w})
 	}
 	return all, batch
 }
 
 // told describes the answer that a waiter got.
-func told(w *waiter) string {
+func told(w *Waiter) string {
 	switch {
-	case !w.answered():
+	case !w.Answered():
 		return "nothing"
-	case w.outcome.err != nil:
-		return w.outcome.err.Error()
+	case w.Outcome.Err != nil:
+		return w.Outcome.Err.Error()
 	}
-	return fmt.Sprintf("%d@%d", w.outcome.receipt.Index, w.outcome.receipt.Term)
+	return fmt.Sprintf("%d@%d", w.Outcome.Receipt.Index, w.Outcome.Receipt.Term)
 }
 
 func span(lo, hi, term uint64) (entries []raftpb.Entry) {
@@ -41,19 +41,19 @@ func span(lo, hi, term uint64) (entries []raftpb.Entry) {
 // Two leaderships have pending proposals at the same indexes. The committed entries decide, for each index
 // separately.
 func TestTenuresOverlap(t *testing.T) {
-	c := proposalQueue{budget: &budget.Budget{}}
+	c := NewQueue(Settings{Budget: &budget.Budget{}})
 	old, oldBatch := waitersFor(4) // 10 to 13 of term 3
 	c.put(3, 10, oldBatch)
 	young, youngBatch := waitersFor(3) // 12 to 14 of term 5: another leader had cut the log to 11
 	c.put(5, 12, youngBatch)
-	if c.bytes.Load() != 7*(4+overheadBytes) || c.ring.Unanswered() != 7 {
+	if c.bytes.Load() != 7*(4+OverheadBytes) || c.ring.Unanswered() != 7 {
 		t.Errorf("%d bytes of %d commands are pending", c.bytes.Load(), c.ring.Unanswered())
 	}
-	c.answerCommitted(span(8, 10, 2), 0) // before all pending proposals
+	c.AnswerCommitted(span(8, 10, 2), 0) // before all pending proposals
 	if told(old[0]) != "nothing" {
 		t.Error("answered too early")
 	}
-	c.answerCommitted(append(span(10, 12, 3), span(12, 14, 5)...), 0)
+	c.AnswerCommitted(append(span(10, 12, 3), span(12, 14, 5)...), 0)
 	for i, want := range []string{"10@3", "11@3", outcome.ErrDropped.Error(), outcome.ErrDropped.Error()} {
 		if got := told(old[i]); got != want {
 			t.Errorf("old %d: %s, want %s", i, got, want)
@@ -64,7 +64,7 @@ func TestTenuresOverlap(t *testing.T) {
 			t.Errorf("young %d: %s, want %s", i, got, want)
 		}
 	}
-	c.abandon(outcome.ErrIndeterminate)
+	c.Abandon(outcome.ErrIndeterminate)
 	if got := told(young[2]); got != outcome.ErrIndeterminate.Error() {
 		t.Errorf("abandoned: %s", got)
 	}
@@ -75,19 +75,19 @@ func TestTenuresOverlap(t *testing.T) {
 
 // Entries of the term that no client waits for are between the pending proposals.
 func TestPendingWithGaps(t *testing.T) {
-	c := proposalQueue{budget: &budget.Budget{}}
+	c := NewQueue(Settings{Budget: &budget.Budget{}})
 	a, batchA := waitersFor(1)
 	c.put(1, 2, batchA)
 	b, batchB := waitersFor(1)
 	c.put(1, 5, batchB)
-	c.answerCommitted(span(1, 5, 1), 0)
+	c.AnswerCommitted(span(1, 5, 1), 0)
 	if got := told(a[0]); got != "2@1" {
 		t.Error(got)
 	}
 	if got := told(b[0]); got != "nothing" {
 		t.Error(got)
 	}
-	c.answerCommitted(span(5, 6, 1), 0)
+	c.AnswerCommitted(span(5, 6, 1), 0)
 	if got := told(b[0]); got != "5@1" {
 		t.Error(got)
 	}
@@ -98,10 +98,10 @@ func TestPendingWithGaps(t *testing.T) {
 
 // A snapshot skips indexes. This host has not seen what was committed there, so it may be the command.
 func TestPendingSkippedBySnapshot(t *testing.T) {
-	c := proposalQueue{budget: &budget.Budget{}}
+	c := NewQueue(Settings{Budget: &budget.Budget{}})
 	ws, batch := waitersFor(3)
 	c.put(3, 10, batch)
-	c.answerCommitted(span(12, 14, 3), 0)
+	c.AnswerCommitted(span(12, 14, 3), 0)
 	const advice = "; read the state machine before you propose it again"
 	for i, want := range []string{outcome.ErrIndeterminate.Error() + ": a snapshot covers index 10" + advice, outcome.ErrIndeterminate.Error() + ": a snapshot covers index 11" + advice, "12@3"} {
 		if got := told(ws[i]); got != want {
@@ -114,22 +114,22 @@ func TestPendingSkippedBySnapshot(t *testing.T) {
 // that wait for such an entry are answered even if nothing was handed out; clients whose entries may be
 // committed wait for their receipts.
 func TestTenuresOfADeposedLeader(t *testing.T) {
-	c := proposalQueue{budget: &budget.Budget{}}
+	c := NewQueue(Settings{Budget: &budget.Budget{}})
 	ws, batch := waitersFor(5) // 10 to 14 of term 3
 	c.put(3, 10, batch)
 	log := map[uint64]uint64{10: 3, 11: 3, 12: 2, 13: 5} // 12 was in the next leader's log from before
 	termAt := func(i uint64) (uint64, bool) { term, ok := log[i]; return term, ok }
-	c.dropDeposed(11, 3, termAt)
+	c.DropDeposed(3, 11, termAt)
 	if told(ws[4]) != "nothing" {
 		t.Error("answered although nothing of a later term is committed")
 	}
-	c.dropDeposed(13, 5, termAt)
+	c.DropDeposed(5, 13, termAt)
 	for i, want := range []string{"nothing", "nothing", outcome.ErrDropped.Error(), outcome.ErrDropped.Error(), outcome.ErrDropped.Error()} {
 		if got := told(ws[i]); got != want {
 			t.Errorf("proposal at %d was told %s, want %s", 10+i, got, want)
 		}
 	}
-	c.answerCommitted(span(10, 12, 3), 0)
+	c.AnswerCommitted(span(10, 12, 3), 0)
 	for i, want := range []string{"10@3", "11@3"} {
 		if got := told(ws[i]); got != want {
 			t.Errorf("proposal at %d was told %s, want %s", 10+i, got, want)
@@ -144,10 +144,10 @@ func TestTenuresOfADeposedLeader(t *testing.T) {
 func TestTenuresTwin(t *testing.T) {
 	type pendingTwin struct {
 		index, term uint64
-		w           *waiter
+		w           *Waiter
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		c := proposalQueue{budget: &budget.Budget{}}
+		c := NewQueue(Settings{Budget: &budget.Budget{}})
 		var twin []pendingTwin
 		term, last, committed := uint64(1), uint64(0), uint64(0)
 		log := map[uint64]uint64{} // index → term, the log of this host
@@ -178,10 +178,8 @@ func TestTenuresTwin(t *testing.T) {
 					entries = append(entries, raftpb.Entry{Index: i, Term: log[i]})
 				}
 				committed = through
-				if term, ok := log[committed]; ok {
-					c.dropDeposed(committed, term, func(i uint64) (uint64, bool) { t, ok := log[i]; return t, ok })
-				}
-				c.answerCommitted(entries, 0)
+				c.DropDeposed(term, committed, func(i uint64) (uint64, bool) { t, ok := log[i]; return t, ok })
+				c.AnswerCommitted(entries, 0)
 			}
 			var waiting []pendingTwin
 			var bytes int64
@@ -191,7 +189,7 @@ func TestTenuresTwin(t *testing.T) {
 				case k.index > committed && k.term < log[committed]:
 					want = outcome.ErrDropped.Error()
 				case k.index > committed:
-					waiting, bytes = append(waiting, k), bytes+4+overheadBytes
+					waiting, bytes = append(waiting, k), bytes+4+OverheadBytes
 				case log[k.index] == k.term:
 					want = fmt.Sprintf("%d@%d", k.index, k.term)
 				default:
@@ -206,7 +204,7 @@ func TestTenuresTwin(t *testing.T) {
 				rt.Fatalf("%d bytes of %d commands are pending, want %d of %d", c.bytes.Load(), c.ring.Unanswered(), bytes, len(waiting))
 			}
 		}
-		c.abandon(errors.New("end"))
+		c.Abandon(errors.New("end"))
 		for _, k := range twin {
 			if got := told(k.w); got != outcome.ErrIndeterminate.Error()+": end" {
 				rt.Fatalf("abandoned proposal %d@%d was told %s", k.index, k.term, got)
@@ -217,16 +215,16 @@ func TestTenuresTwin(t *testing.T) {
 
 // A leader's own commands are answered up to the commit index, and no other leader's.
 func TestAnswerOwn(t *testing.T) {
-	ts := proposalQueue{budget: &budget.Budget{}}
-	old, mine, late := newWaiter(), newWaiter(), newWaiter()
-	ts.put(2, 5, []proposal{{command: []byte("old"), waiter: old}})
-	ts.put(4, 7, []proposal{{command: []byte("mine"), waiter: mine}, {command: []byte("late"), waiter: late}})
-	ts.answerOwn(3, 100, 0) // another term's leader
-	ts.answerOwn(4, 7, 0)
+	ts := NewQueue(Settings{Budget: &budget.Budget{}})
+	old, mine, late := NewWaiter(), NewWaiter(), NewWaiter()
+	ts.put(2, 5, []Proposal{{Command: []byte("old"), Waiter: old}})
+	ts.put(4, 7, []Proposal{{Command: []byte("mine"), Waiter: mine}, {Command: []byte("late"), Waiter: late}})
+	ts.AnswerOwn(3, 100, 0) // another term's leader
+	ts.AnswerOwn(4, 7, 0)
 	if got := told(mine); got != "7@4" {
 		t.Errorf("have %s", got)
 	}
-	if old.answered() || late.answered() {
+	if old.Answered() || late.Answered() {
 		t.Error("a proposal of another term, or beyond the commit index, was answered")
 	}
 	if ts.ring.Unanswered() != 2 {
@@ -239,21 +237,21 @@ func TestAnswerOwn(t *testing.T) {
 func TestAQueueEndsWhileATurnProposes(t *testing.T) {
 	cause := errors.New("end")
 	for try := range 2000 {
-		q := proposalQueue{budget: &budget.Budget{}, maxBytes: 2 * (4 + overheadBytes)}
+		q := NewQueue(Settings{Budget: &budget.Budget{}, MaxBytes: 2 * (4 + OverheadBytes)})
 		clients, batch := waitersFor(3)
 		for _, w := range clients {
-			w.reset()
+			w.Reset()
 		}
-		q.offer(batch, 0)
+		q.Offer(batch, 0)
 		if try == 0 {
-			q.abandon(cause)
+			q.Abandon(cause)
 		}
-		proposed := map[*waiter]bool{}
+		proposed := map[*Waiter]bool{}
 		var all sync.WaitGroup
-		all.Go(func() { q.abandon(cause) })
-		for batch, index := q.next(), uint64(1); len(batch) > 0; batch = q.accept(1, index, batch) {
+		all.Go(func() { q.Abandon(cause) })
+		for batch, index := q.Next(), uint64(1); len(batch) > 0; batch = q.Accept(1, index, batch) {
 			for _, p := range batch {
-				proposed[p.waiter] = true
+				proposed[p.Waiter] = true
 			}
 		}
 		clear(batch) // as the next turn does

@@ -1,42 +1,42 @@
-package host
+package proposals
 
 import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft"
 )
 
-// routedCalls routes the calls of this host that its log does not hold as plain entries
-// (proposalQueue.ring). Each turn looks where they can go:
+// routedCalls are the calls of this host that its log does not hold as plain entries (Queue.ring). Each
+// turn looks where they can go:
 //
 //	this host leads             a call without a number is proposed with a plain header
-//	another host leads          it gets a number of this host's session and is forwarded (forward.go)
+//	another host leads          it gets a number of this host's session and is forwarded (route.go)
 //	no leader is known          it waits
 //
 // A try ends surely if the log shows that another entry took its place, or if the other host answers that it
 // has refused it. A call all of whose tries have ended surely is as good as new. Any other try may still be
 // committed, so the call is sent again with the same number: at once when the leader or the term changes, and
-// else after retryTimeouts election timeouts, then twice as long, and so on. Members apply a number once
+// else after an election timeout, then twice as long, and so on. Members apply a number once
 // (session.Table), and the call has its outcome when this host applies it.
 //
 // Bounds: a call counts in the budget for commands that wait while it is in the inbox, and from its first
 // turn on in the one for proposed commands, until it is committed or its outcome is known; the core bounds
-// what a leader has not applied yet. While calls cannot go on, the inbox keeps them (canGo), so a client gets
+// what a leader has not applied yet. While calls cannot go on, the inbox keeps them (CanGo), so a client gets
 // ErrOverloaded before the group takes more than it may.
 //
-// The turn and the apply lanes share the lists, under proposalQueue.mu.
+// The turn and the apply lanes share the lists, under Queue.mu.
 type routedCalls struct {
 	most      int          // numbers that may wait at a time
 	n         atomic.Int64 // calls in the lists; 0 spares turn and apply lane the lock
 	withdrawn atomic.Int64 // calls that were given up since the latest look
 	fresh     atomic.Bool  // a try has ended since the latest look
 
-	// Under proposalQueue.mu, as the methods are that do not say where they run.
+	// Under Queue.mu, as the methods are that do not say where they run.
 	again  sched.Ring[*Call] // have no live try
 	sent   sched.Ring[*Call] // have one
 	id     session.ID        // of this host's own session; zero: not drawn
@@ -51,6 +51,7 @@ type routedCalls struct {
 	framesMost, refusals int
 
 	// Owned by the turn.
+	router      router
 	lead, term  uint64 // as of the latest look
 	nextRetry   int64  // the tick of the next try of one of sent, or earlier
 	pausedUntil int64  // the leader has refused: no try before this tick,
@@ -62,15 +63,8 @@ type markKey struct {
 	number uint64
 }
 
-const (
-	// maxBackoff bounds the time between two tries, as a power of two election timeouts.
-	maxBackoff = 2
-)
-
-// takeCalls makes it the queue of a group with calls, of which most may wait under a number at a time.
-func (q *proposalQueue) takeCalls(clock func() time.Duration, most int) {
-	q.clock, q.calls.most, q.ring.Results = clock, most, true
-}
+// maxBackoff bounds the time between two tries, as a power of two election timeouts.
+const maxBackoff = 2
 
 // putAgain takes a call whose latest try has surely ended. It returns false if its client has given it up.
 func (s *routedCalls) putAgain(c *Call) bool {
@@ -115,8 +109,10 @@ func (s *routedCalls) dropNumber(c *Call) {
 }
 
 // mark returns the place of a call in its session, and gives it one if it has none. It returns false if the
-// session has no number left.
-func (s *routedCalls) mark(g *Group, c *Call) (session.Mark, bool) {
+// session has no number left. A session that is born too early, since this host has not applied its log yet,
+// is drawn again (renew).
+func (q *Queue) mark(c *Call) (session.Mark, bool) {
+	s := &q.calls
 	if c.Session != nil {
 		if s.named == nil {
 			s.named = map[markKey]*Call{}
@@ -128,7 +124,7 @@ func (s *routedCalls) mark(g *Group, c *Call) (session.Mark, bool) {
 		return *c.Session, true
 	}
 	if s.id.IsZero() {
-		s.draw(g)
+		s.id, s.base, s.window = q.DrawSession(), 1, nil
 	}
 	if c.number == 0 {
 		if len(s.window) >= s.most {
@@ -140,15 +136,9 @@ func (s *routedCalls) mark(g *Group, c *Call) (session.Mark, bool) {
 	return session.Mark{ID: s.id, Number: c.number, Low: s.base}, true
 }
 
-// draw draws the id of a new session. One that is born too early, since this host has not applied its log
-// yet, is drawn again (renew).
-func (s *routedCalls) draw(g *Group) {
-	s.id, s.base, s.window = g.drawSession(g.machine.apply.Time.Last()), 1, nil
-}
-
 // renew gives up the session of this host if it is the one given, and reports whether it is. Its calls have
-// no live try then (Group.expireCall).
-func (q *proposalQueue) renew(id session.ID) bool {
+// no live try then (ExpireCall).
+func (q *Queue) renew(id session.ID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := &q.calls
@@ -171,9 +161,9 @@ func (q *proposalQueue) renew(id session.ID) bool {
 	return true
 }
 
-// takeCallers finds the calls of commands that are applied now, and removes them. It returns their bytes, and
-// how many of them are told their commit.
-func (s *routedCalls) takeCallers(commands []statemachine.Command, now time.Duration) (bytes int64, committed uint64) {
+// takeCallers finds the calls of commands that are applied now, and removes them. It returns their bytes.
+func (q *Queue) takeCallers(commands []statemachine.Command, now time.Duration) (bytes int64) {
+	s, committed := &q.calls, uint64(0)
 	for i := range commands {
 		c := &commands[i]
 		if c.Number == 0 || c.Caller != nil {
@@ -188,18 +178,19 @@ func (s *routedCalls) takeCallers(commands []statemachine.Command, now time.Dura
 		if call.w.finish() {
 			c.Caller = call.Owner
 			committed++
-			call.group.tellCommitted(c.Caller, call.appliedReceipt(c, now))
+			q.Callers.Committed(c.Caller, call.appliedReceipt(c, now))
 		}
 	}
 	if committed > 0 {
 		s.refusals, s.frameMost, s.framesMost = 0, relaxed(s.frameMost), relaxed(s.framesMost)
 	}
-	return bytes, committed
+	q.committed += committed
+	return bytes
 }
 
 // relaxed doubles a bound, which in the end is none.
 func relaxed(bound int) int {
-	if bound > proposals.MaxNumbers/2 {
+	if bound > MaxNumbers/2 {
 		return 0
 	}
 	return 2 * bound
@@ -213,12 +204,6 @@ func (s *routedCalls) find(m session.Mark) *Call {
 		return nil
 	}
 	return s.named[keyOf(m)]
-}
-
-// gaveUpCall is called after a client has given up a call. The group forgets it in a later turn.
-func (g *Group) gaveUpCall() {
-	g.proposals.calls.withdrawn.Add(1)
-	g.wakeLazily()
 }
 
 // sweep removes the calls that were given up, and returns their bytes.
@@ -236,87 +221,57 @@ func (s *routedCalls) sweep() (bytes int64) {
 	return bytes
 }
 
-// canGo reports whether the group can do something with calls: propose or forward them.
-func (g *Group) canGo() bool {
-	st, s := g.core.node.BasicStatus(), &g.proposals.calls
+// CanGo reports whether the group can do something with calls: propose or forward them.
+func (q *Queue) CanGo(v View) bool {
+	s := &q.calls
 	switch {
-	case g.writes.discarding.waitsForLane || st.Lead == raft.None || s.paused(g.core.at.ticks, st):
+	case v.Stands || v.Core.Lead == raft.None || s.paused(v):
 		return false
-	case st.RaftState == raft.StateLeader:
+	case v.Core.RaftState == raft.StateLeader:
 		return true
 	}
-	return st.Lead != g.self && s.n.Load() < int64(s.most)
+	return v.Core.Lead != v.Core.ID && s.n.Load() < int64(s.most)
 }
 
-func (s *routedCalls) paused(now int64, st raft.BasicStatus) bool {
-	return now < s.pausedUntil && st.Commit+st.Applied <= s.pausedAt
+// HasFresh reports whether the try of a call has ended since the latest look.
+func (q *Queue) HasFresh() bool { return q.calls.n.Load() > 0 && q.calls.fresh.Load() }
+
+func (s *routedCalls) paused(v View) bool {
+	return v.Ticks < s.pausedUntil && v.Core.Commit+v.Core.Applied <= s.pausedAt
 }
 
-// pause makes the group send nothing for some ticks, unless more is committed or applied, or the leader
+// Pause makes the group send nothing for some ticks, unless more is committed or applied, or the leader
 // changes. The core refuses while too much is not applied yet.
-func (g *Group) pauseCalls(ticks int64) {
-	st := g.core.node.BasicStatus()
-	s := &g.proposals.calls
-	s.pausedUntil, s.pausedAt = g.core.at.ticks+ticks, st.Commit+st.Applied
+func (q *Queue) Pause(v View, ticks int64) {
+	q.calls.pausedUntil, q.calls.pausedAt = v.Ticks+ticks, v.Core.Commit+v.Core.Applied
 }
 
-// pauseRefused is pauseCalls after a refusal. A leader may refuse for long, because its group is not founded
-// or its disk hangs, and all calls that wait would be sent to it again and again. So after each refusal in a
+// pauseRefused is Pause after a refusal. A leader may refuse for long, because its group is not founded or
+// its disk hangs, and all calls that wait would be sent to it again and again. So after each refusal in a
 // row the pause doubles, up to two heartbeat intervals, and then one frame asks (framesMost).
-func (g *Group) pauseRefused(ticks int64) {
-	s := &g.proposals.calls
-	if s.paused(g.core.at.ticks, g.core.node.BasicStatus()) {
+func (q *Queue) pauseRefused(v View, ticks int64) {
+	s := &q.calls
+	if s.paused(v) {
 		return // a frame that was sent together with one that was refused before
 	}
-	g.pauseCalls(min(ticks<<s.refusals, max(ticks, 2*ticksPerHeartbeat)))
+	q.Pause(v, min(ticks<<s.refusals, max(ticks, 2*q.HeartbeatTicks)))
 	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)
 }
 
-// callBytes returns how many bytes of commands a turn may take out of the inbox, less than 0 for none at all.
-func (g *Group) callBytes(most int64) int64 {
-	if !g.proposals.hasCommands {
-		return most
+// CallsDue returns the tick of the next try, or turn.Never.
+func (q *Queue) CallsDue(now int64) int64 {
+	s := &q.calls
+	if s.n.Load() == 0 {
+		return turn.Never
 	}
-	if !g.canGo() {
-		if commands, _ := g.inbox.peek(); commands > 0 {
-			g.sweepInbox()
-		}
-		return -1
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	due := turn.Never
+	if s.again.Len() > 0 {
+		due = max(now, s.pausedUntil-1) + 1
 	}
-	return min(most, g.proposals.space())
-}
-
-// sweepInbox ends the calls in the inbox that do not wait for a leader, or for nothing any more.
-func (g *Group) sweepInbox() {
-	st := g.core.node.BasicStatus()
-	for _, p := range g.inbox.takeIf(func(p proposal) bool {
-		return !p.waiter.waits() || p.waiter.call.Here && st.RaftState != raft.StateLeader
-	}) {
-		p.waiter.call.fail(g.host.notLeader(st.Lead))
-	}
-}
-
-// mustRoute reports whether calls can go on in another turn.
-func (g *Group) mustRoute() bool {
-	if !g.proposals.hasCommands || !g.canGo() {
-		return false
-	}
-	bytes, waits := g.inbox.firstProposal()
-	calls := &g.proposals.calls
-	return calls.n.Load() > 0 && calls.fresh.Load() || waits && bytes <= g.proposals.space()
-}
-
-// callsDue returns the tick at which calls need a turn if nothing else happens.
-func (g *Group) callsDue() int64 {
-	if !g.proposals.hasCommands {
-		return never
-	}
-	due := never
-	if commands, _ := g.inbox.peek(); commands > 0 || g.proposals.spaces.n.Load() > 0 {
-		due = g.core.at.ticks + 1
-	}
-	if g.proposals.calls.n.Load() > 0 {
-		due = min(due, g.proposals.callsDue(g.core.at.ticks))
+	if s.sent.Len() > 0 {
+		due = min(due, max(s.nextRetry, now+1))
 	}
 	return due
 }

@@ -218,10 +218,10 @@ func (p *placer) begin(now int64) {
 func (p *placer) rejectHost(id uint64, now int64) string {
 	steady := p.host.config.placementTicks()
 	l, answered := p.loads[id]
-	switch m := p.host.network.handshakes.of(id); {
+	switch m := p.host.network.handshakes.Of(id); {
 	case m == nil || !p.host.isThere(id):
 		return fmt.Sprintf("host %d is not heard", id)
-	case now-m.heardSince.Load() < steady:
+	case now-m.HeardSince.Load() < steady:
 		return fmt.Sprintf("host %d has not been heard without a break for %v yet", id, p.host.config.ticksLong(steady))
 	case !answered:
 		return fmt.Sprintf("host %d has not said yet how much it leads", id)

@@ -4,40 +4,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/apply"
-	"github.com/millrace/millrace/host/internal/budget"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
 )
-
-// A snapshot that is installed ends the calls through its index, and leaves the call behind it.
-func TestASnapshotLeavesTheCallsBehindIt(t *testing.T) {
-	for through := uint64(9); through <= 13; through++ {
-		q := proposalQueue{budget: &budget.Budget{}}
-		q.takeCalls(func() time.Duration { return 1 }, 1)
-		var calls []*Call
-		for index := uint64(10); index <= 12; index++ {
-			c := newEchoCaller().call("x")
-			c.w.call = c
-			calls = append(calls, c)
-			q.put(2, index, []proposal{{waiter: &c.w}})
-		}
-		q.overtaken(through)
-		for i, call := range calls {
-			index := uint64(10 + i)
-			want := call
-			if index <= through {
-				want = nil
-			}
-			if got := q.take(index, 2); got != want {
-				t.Errorf("a snapshot through %d: entry %d takes %p, want %p", through, index, got, want)
-			}
-		}
-	}
-}
 
 // A leader whose state machine is stuck refuses commands when what it has not applied takes too much memory.
 // It does not try again all the time, keeps what it has taken in bounds, and goes on when the machine does.
@@ -65,7 +38,7 @@ func TestStuckMachineBoundsCalls(t *testing.T) {
 		c := e.call(strings.Repeat("x", 1<<10))
 		switch err := g.Call(c); {
 		case err == nil:
-			taken, bytes = append(taken, e), bytes+c.bytes()
+			taken, bytes = append(taken, e), bytes+proposals.BytesOf(c.Data)
 		case errors.Is(err, outcome.ErrOverloaded):
 			refused++
 		default:

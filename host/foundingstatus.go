@@ -12,7 +12,7 @@ func (g *Group) Founding() diagnosis.Founding {
 		if why := g.members.joinRefused.Load(); why != nil {
 			f.JoinRefused = *why
 		} else {
-			f.JoinRefused = g.host.network.handshakes.refusals()
+			f.JoinRefused = g.host.network.handshakes.Refusals()
 		}
 	}
 	if r := g.members.refuses.Load(); r != nil {
@@ -33,7 +33,7 @@ func (g *Group) Founding() diagnosis.Founding {
 func (g *Group) silentMembers() (ids []uint64) {
 	now := g.host.clock.lived()
 	for _, id := range g.memberIDs() {
-		if p := g.host.network.handshakes.of(id); p != nil && p.met.Load() && now-p.heardAt.Load() > g.host.config.bounds().Unheard() {
+		if p := g.host.network.handshakes.Of(id); p != nil && p.Met.Load() && now-p.HeardAt.Load() > g.host.config.bounds().Unheard() {
 			ids = append(ids, id)
 		}
 	}

@@ -1,4 +1,4 @@
-package host
+package proposals
 
 import (
 	"strconv"
@@ -18,10 +18,10 @@ func BenchmarkReceipts(b *testing.B) {
 	for _, size := range []int{1, 16, 256} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			calls, commands := make([]Call, size), make([]statemachine.Command, size)
-			q := proposalQueue{clock: clock}
+			q := NewQueue(Settings{Clock: clock})
 			var last outcome.Receipt
 			for n := 0; n < b.N; n += size {
-				queued := clock() // Group.Call
+				queued := clock() // the door
 				for i := range calls {
 					calls[i].queued = queued
 				}
@@ -35,9 +35,9 @@ func BenchmarkReceipts(b *testing.B) {
 				}
 				q.atCommit(2, func() {})
 				for i := range calls { // the commit, and the result
-					o := settlement{receipt: outcome.Receipt{Committed: q.at, By: q.by}}
-					o.receipt.Queued, o.receipt.Appended, o.receipt.Replicated = calls[i].queued, calls[i].appended, calls[i].replicated
-					last = o.receipt
+					o := Settlement{Receipt: outcome.Receipt{Committed: q.at, By: q.by}}
+					o.Receipt.Queued, o.Receipt.Appended, o.Receipt.Replicated = calls[i].queued, calls[i].appended, calls[i].replicated
+					last = o.Receipt
 				}
 				applied := clock()
 				for i := range calls {

@@ -1,0 +1,140 @@
+package proposals
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/host/outcome"
+)
+
+// endedCalls are calls and callers that must be told that they have ended.
+type endedCalls struct {
+	applying []outcome.Caller // of commands that are with the state machine
+	results  []*Call          // that wait for results only
+	lost     []lostCall       // the others
+}
+
+// lostCall is a call that must be told an error.
+type lostCall struct {
+	call *Call
+	err  error
+}
+
+// Abandon answers all waiting clients, and later ones at once. A command that was not proposed has certainly
+// not been committed; any other may have been. It may be called while a turn runs.
+func (q *Queue) Abandon(cause error) { q.tellEnded(q.abandon(cause), cause) }
+
+func (q *Queue) abandon(cause error) (e endedCalls) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed != nil {
+		return endedCalls{}
+	}
+	q.closed = cause
+	proposing := int(q.proposing.Swap(ended))
+	for i, p := range q.offered {
+		err := wrap(outcome.ErrStopped, cause)
+		if i < proposing {
+			err = wrap(outcome.ErrIndeterminate, cause)
+		}
+		held := int64(0)
+		if p.Waiter.call != nil { // a plain command is counted when it is in the log
+			held = p.Bytes()
+		}
+		q.endWaiter(&e, p.Waiter, err, held)
+	}
+	q.endRing(&e, wrap(outcome.ErrIndeterminate, cause))
+	q.endRouted(&e, wrap(outcome.ErrStopped, cause), wrap(outcome.ErrIndeterminate, cause))
+	return e
+}
+
+// EndCalls ends all calls, and others may begin. It is part of a turn, and nothing is offered. why is for
+// those that are certainly not committed.
+func (q *Queue) EndCalls(why error) { q.tellEnded(q.endCalls(why), why) }
+
+func (q *Queue) endCalls(why error) (e endedCalls) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.Clock != nil {
+		q.endRing(&e, wrap(outcome.ErrIndeterminate, why))
+		q.endRouted(&e, why, wrap(outcome.ErrIndeterminate, why))
+	}
+	return e
+}
+
+func (q *Queue) endRing(e *endedCalls, unknown error) {
+	e.applying, q.applying = q.applying, nil
+	q.ring.End(func(w *Waiter, answered, _ bool) {
+		if answered {
+			e.results = append(e.results, w.call)
+			return
+		}
+		q.endWaiter(e, w, unknown, int64(w.bytes))
+	})
+}
+
+// endWaiter ends the wait for what happens to a command that holds some bytes.
+func (q *Queue) endWaiter(e *endedCalls, w *Waiter, err error, bytes int64) {
+	q.hold(-bytes)
+	if w.call != nil {
+		e.lost = append(e.lost, lostCall{w.call, err})
+		return
+	}
+	q.Refusals.Add(err, 1)
+	w.Answer(Settlement{Err: err})
+}
+
+// endRouted ends the calls that are not in the ring. One without a live try is certainly not committed.
+func (q *Queue) endRouted(e *endedCalls, why, unknown error) {
+	for p := q.calls.again.First(); p != nil; p = q.calls.again.First() {
+		q.endCall(e, p.Owner, why)
+	}
+	for p := q.calls.sent.First(); p != nil; p = q.calls.sent.First() {
+		q.endCall(e, p.Owner, unknown)
+	}
+}
+
+func (q *Queue) endCall(e *endedCalls, c *Call, err error) {
+	q.hold(-c.bytes())
+	q.calls.remove(c)
+	e.lost = append(e.lost, lostCall{c, err})
+}
+
+// tellEnded answers calls that have ended, because of why.
+func (q *Queue) tellEnded(e endedCalls, why error) {
+	for _, c := range e.applying {
+		q.Callers.Failed(c, wrap(outcome.ErrNoResult, why))
+	}
+	for _, c := range e.results {
+		switch {
+		case !c.w.waits():
+		case c.w.finish(): // not told Committed: the table of sessions may refuse it
+			q.Callers.Failed(c.Owner, wrap(outcome.ErrIndeterminate, why))
+		default:
+			q.Callers.Failed(c.Owner, wrap(outcome.ErrNoResult, why))
+		}
+	}
+	for _, l := range e.lost {
+		l.call.fail(l.err)
+	}
+}
+
+// AnswerAll answers commands that no turn has taken.
+func (q *Queue) AnswerAll(batch []Proposal, err error) {
+	for _, p := range batch {
+		if c := p.Waiter.call; c != nil {
+			c.fail(err)
+		} else {
+			q.Refusals.Add(err, 1)
+			p.Waiter.Answer(Settlement{Err: err})
+		}
+	}
+}
+
+// wrap returns err with its cause, unless the cause is err already.
+func wrap(err, cause error) error {
+	if cause == nil || errors.Is(cause, err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

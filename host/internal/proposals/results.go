@@ -1,0 +1,230 @@
+package proposals
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
+)
+
+// The outcome of a call has two halves: Committed, which the turn tells, and the result, for which the call
+// waits in the ring of Queue. Calls with a number of a session may come back in an entry of another
+// host, and are found by their number instead (routedCalls).
+
+// FindCallers connects commands that are applied now, in the order of the log, with the calls of this host
+// that wait for them. It is for commands that were not applied before.
+func (q *Queue) FindCallers(commands []statemachine.Command) {
+	if len(commands) > 0 && q.awaitsResults() && q.findCallers(commands, q.Clock()) > 0 {
+		q.Freed()
+	}
+}
+
+// awaitsResults reports whether a call waits for what is applied.
+func (q *Queue) awaitsResults() bool { return q.ring.Unapplied() > 0 || q.calls.n.Load() > 0 }
+
+// findCallers sets the callers of commands, and notes them until Applied: if the group stops while the
+// machine hangs, they are told. It returns the bytes that it releases.
+func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) (freed int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock() // also if a Caller ends this goroutine
+	for i := range commands {
+		c := &commands[i]
+		switch call := q.take(c.Index, c.Term); {
+		case call == nil || !call.w.waits():
+		case call.Session == nil: // its commit is told by the turn
+			c.Caller = call.Owner
+		case call.w.finish():
+			c.Caller = call.Owner
+			q.Callers.Committed(c.Caller, call.appliedReceipt(c, now))
+		}
+	}
+	if q.calls.n.Load() > 0 {
+		freed = q.takeCallers(commands, now)
+		q.hold(-freed)
+	}
+	for i := range commands {
+		if c := &commands[i]; c.Caller != nil {
+			c.Handed = now
+			q.applying = append(q.applying, c.Caller)
+		}
+	}
+	return freed
+}
+
+// take returns the call that waits for the result of an entry, which is applied now.
+func (q *Queue) take(index, term uint64) *Call {
+	if w := q.ring.Take(index, term); w != nil {
+		return w.call
+	}
+	return nil
+}
+
+// Sent stamps the calls of entries through last that leave for the first time. It reads the clock once if a
+// call waits.
+func (q *Queue) Sent(last uint64) {
+	if q.ring.Unapplied() == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Duration(0)
+	q.ring.Sent(last, func(w *Waiter) {
+		if now == 0 {
+			now = q.Clock()
+		}
+		w.call.replicated = now
+	})
+}
+
+// Applied must be called when the state machine has given their results to all callers of a batch.
+func (q *Queue) Applied(commands []statemachine.Command) {
+	if !slices.ContainsFunc(commands, func(c statemachine.Command) bool { return c.Caller != nil }) {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	clear(q.applying)
+	q.applying = q.applying[:0]
+}
+
+// AnswerDuplicate tells the calls of this host that wait for an entry that their command was applied before.
+func (q *Queue) AnswerDuplicate(index, term uint64, m session.Mark, r outcome.Receipt, result []byte, kept bool) {
+	for _, c := range q.callsOf(index, term, m) {
+		if c != nil && c.w.finish() {
+			q.Callers.Duplicate(c.Owner, r, result, kept)
+		}
+	}
+}
+
+// RefuseCall tells the calls of this host that wait for an entry that the table of sessions has refused their
+// command.
+func (q *Queue) RefuseCall(index, term uint64, m session.Mark, err error) {
+	for _, c := range q.callsOf(index, term, m) {
+		if c != nil {
+			c.fail(fmt.Errorf("%w (entry %d)", err, index))
+		}
+	}
+}
+
+// ExpireCall does the same if the session may be forgotten. If it is the session of this host's own, its
+// calls get numbers of a new one. This host has applied all entries up to here, and none of them was one of
+// the calls that still wait. No later entry of the session can be applied.
+func (q *Queue) ExpireCall(index, term uint64, m session.Mark, err error) {
+	q.expired.Add(1)
+	if q.renew(m.ID) {
+		q.Wake()
+		return
+	}
+	q.RefuseCall(index, term, m, err)
+}
+
+// RefuseApplied tells the calls of this host that wait for an entry that it was refused when it was applied.
+// A call that was told its commit is told again.
+func (q *Queue) RefuseApplied(index, term uint64, m session.Mark, why error) {
+	for _, c := range q.callsOf(index, term, m) {
+		if c != nil && c.w.waits() {
+			c.w.finish()
+			q.Callers.Failed(c.Owner, fmt.Errorf("%w (entry %d)", why, index))
+		}
+	}
+}
+
+// AnswerApplied answers the calls of this host that wait for an entry that no machine gets.
+func (q *Queue) AnswerApplied(index, term uint64, m session.Mark) {
+	for _, c := range q.callsOf(index, term, m) {
+		if c != nil && c.w.finish() {
+			q.Callers.Committed(c.Owner, outcome.Receipt{Index: index, Term: term})
+		}
+	}
+}
+
+// callsOf removes the calls that wait for an entry, and returns them: the one that this host has proposed as
+// that entry, and one that waits for its number. They are two if a user hands in a command twice.
+func (q *Queue) callsOf(index, term uint64, m session.Mark) (calls [2]*Call) {
+	if !q.awaitsResults() {
+		return calls
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	calls[0] = q.take(index, term)
+	if c := q.calls.find(m); c != nil {
+		q.calls.remove(c)
+		q.hold(-c.bytes())
+		calls[1] = c
+	}
+	return calls
+}
+
+// Overtaken ends the wait for results of commands through an index: a snapshot that has their effects was
+// installed, and they are not applied here any more. For calls that go by their number in a session see
+// OvertakeRouted.
+func (q *Queue) Overtaken(through uint64) {
+	var calls []*Call
+	q.mu.Lock()
+	q.ring.TakeThrough(through, func(w *Waiter) { calls = append(calls, w.call) })
+	q.mu.Unlock()
+	for _, c := range calls {
+		switch {
+		case !c.w.waits():
+		case c.w.finish(): // not told Committed: the table of sessions may have refused it
+			q.Callers.Failed(c.Owner, errCovered(c.index))
+		default:
+			q.Callers.Failed(c.Owner, fmt.Errorf("%w: a snapshot that has its effect was installed", outcome.ErrNoResult))
+		}
+	}
+}
+
+// OvertakeRouted ends the calls whose commands the table of a snapshot has, which was installed: their
+// entries are not applied here any more. A call of this host's own session that was sent, and that the
+// table may have forgotten, ends without a known outcome. The others were not applied before the snapshot:
+// so what this host applies from now on tells their outcome, as if it had applied everything before
+// (ExpireCall). refused returns the outcome of a copy of a command that the entry at an index refused.
+func (q *Queue) OvertakeRouted(t *session.Table, refused func(index uint64) error) {
+	type ended struct {
+		call  *Call
+		first session.Record
+		known bool
+	}
+	var all []ended
+	var bytes int64
+	s := &q.calls
+	q.mu.Lock()
+	for _, list := range []*sched.Ring[*Call]{&s.again, &s.sent} {
+		for p := list.First(); p != nil; {
+			c := p.Owner
+			p = p.Next()
+			m := session.Mark{ID: s.id, Number: c.number}
+			if c.Session != nil {
+				m = *c.Session
+			}
+			if m.Number == 0 {
+				continue // it was in no log under a number
+			}
+			first, known := t.Lookup(m.ID, m.Number)
+			if known || list == &s.sent && c.Session == nil && t.MayHaveForgotten(m.ID) {
+				bytes += c.bytes()
+				s.remove(c)
+				all = append(all, ended{c, first, known})
+			}
+		}
+	}
+	q.hold(-bytes)
+	q.mu.Unlock()
+	for _, e := range all {
+		switch {
+		case !e.known:
+			e.call.fail(fmt.Errorf("%w: a snapshot was installed that does not know its session any more", outcome.ErrIndeterminate))
+		case e.first.Refused:
+			e.call.fail(refused(e.first.Index))
+		case e.call.w.finish():
+			q.Callers.Duplicate(e.call.Owner, outcome.Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
+		}
+	}
+	if bytes > 0 {
+		q.Freed()
+	}
+}

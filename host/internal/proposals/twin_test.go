@@ -1,0 +1,336 @@
+package proposals
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+	"pgregory.net/rapid"
+)
+
+// queueTwin plays the rest of a group to a Queue: one log, of which this host has a copy, and whose entries
+// are committed and applied. What a client must hear follows from the log alone.
+type queueTwin struct {
+	*rapid.T
+	queue              *Queue
+	log                []twinEntry // from index 1
+	committed, applied uint64
+	term               uint64
+	leads              bool
+	frames             []twinFrame // on their way to the leader
+	refusals           []Refusal
+	frame              uint64
+	table              *session.Table
+	clients            []*twinClient
+	offered            []Proposal // not taken by a turn
+	ended              bool
+}
+
+type twinEntry struct {
+	term uint64
+	data []byte
+}
+
+type twinFrame struct {
+	number, term uint64
+	proposed     bool
+	entries      [][]byte
+}
+
+// twinClient is a client and all that it hears.
+type twinClient struct {
+	name    string
+	call    *Call
+	gaveUp  bool
+	heard   []string
+	surely  bool // told that its command is not committed, and never will be
+	applied int  // how often the machine has applied its command
+}
+
+func (c *twinClient) Committed(outcome.Receipt) { c.heard = append(c.heard, "committed") }
+func (c *twinClient) Failed(err error) {
+	c.heard = append(c.heard, "failed")
+	c.surely = c.surely || !outcome.MayHaveCommitted(err)
+}
+func (c *twinClient) Duplicate(outcome.Receipt, []byte, bool) { c.heard = append(c.heard, "result") }
+
+// TestQueueTwin hands in calls, some of which their clients give up. It proposes and forwards them, with
+// lost and repeated frames, refusals, other leaders, commits, results, snapshots, and an end. Each client
+// hears one outcome, which is true; no command is applied twice; no byte stays behind.
+func TestQueueTwin(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := &queueTwin{T: rt, queue: callQueue(), term: 1, leads: rapid.Bool().Draw(rt, "leads"), table: session.New(session.Options{})}
+		for range 4 { // a story of one Repeat is too short for several leaders
+			rt.Repeat(map[string]func(*rapid.T){
+				"hand in": w.handIn, "give up": w.giveUp, "turn": w.turn, "turn again": w.turn, "new term": w.newTerm,
+				"receive": w.receive, "receive more": w.receive, "commit": w.commit, "apply": w.apply, "overtake": w.overtake,
+				"": w.check,
+			})
+		}
+		w.end()
+	})
+}
+
+func (w *queueTwin) View() View {
+	v := View{Ticks: int64(w.term) * 100, Core: raft.BasicStatus{ID: 1, Applied: w.applied}}
+	v.Core.Term, v.Core.Commit, v.Core.Lead = w.term, w.committed, 2
+	if w.leads {
+		v.Core.Lead, v.Core.RaftState = 1, raft.StateLeader
+	}
+	return v
+}
+
+func (w *queueTwin) TakesCommands() bool              { return true }
+func (w *queueTwin) Stamp(bool) (time.Duration, bool) { return 0, false }
+func (w *queueTwin) NextFrame() uint64                { w.frame++; return w.frame }
+func (w *queueTwin) Propose(entries []raftpb.Entry) (first uint64, err error) {
+	if rapid.IntRange(0, 5).Draw(w.T, "drops") == 0 {
+		return 0, raft.ErrProposalDropped
+	}
+	first = uint64(len(w.log)) + 1
+	for _, e := range entries {
+		w.log = append(w.log, twinEntry{term: w.term, data: e.Data})
+	}
+	return first, nil
+}
+
+func (w *queueTwin) ProposeOffered() {
+	for batch := w.queue.Next(); len(batch) > 0; {
+		if !w.leads {
+			batch = w.queue.Refuse(batch, outcome.ErrNotLeader)
+			continue
+		}
+		var entries []raftpb.Entry
+		for _, p := range batch {
+			entries = append(entries, raftpb.Entry{Data: p.Entry(0, false)})
+		}
+		if first, err := w.Propose(entries); err != nil {
+			batch = w.queue.Refuse(batch, outcome.ErrOverloaded)
+		} else {
+			batch = w.queue.Accept(w.term, first, batch)
+		}
+	}
+}
+
+func (w *queueTwin) Send(_ uint64, _ transport.Kind, body []byte) bool {
+	if rapid.IntRange(0, 5).Draw(w.T, "refuses") == 0 {
+		return false
+	}
+	r, rest, err := DecodeForward(body)
+	f := twinFrame{number: r.Frame, term: r.Term}
+	for err == nil && len(rest) > 0 {
+		var h session.Header
+		var command []byte
+		if h, command, rest, err = NextCommand(rest); err == nil {
+			f.entries = append(f.entries, h.Put(append(make([]byte, session.Room), command...)))
+		}
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.frames = append(w.frames, f)
+	return true
+}
+
+func (w *queueTwin) handIn(*rapid.T) {
+	c := &twinClient{name: fmt.Sprint("command ", len(w.clients))}
+	w.clients = append(w.clients, c)
+	c.call = &Call{Data: append(make([]byte, session.Room), c.name...), Owner: c, Here: rapid.Bool().Draw(w.T, "here")}
+	w.offered = append(w.offered, c.call.Begin(w.queue))
+}
+
+func (w *queueTwin) giveUp(*rapid.T) {
+	if len(w.clients) == 0 {
+		return
+	}
+	c := rapid.SampledFrom(w.clients).Draw(w.T, "client")
+	switch c.call.Withdraw() {
+	case NotProposed:
+		c.gaveUp, c.surely = true, true
+	case GivenUp:
+		c.gaveUp = true
+	case Answered:
+		if len(c.heard) == 0 {
+			w.Fatalf("%s is answered, and has heard nothing", c.name)
+		}
+	}
+}
+
+// turn is what a turn does with what has come.
+func (w *queueTwin) turn(*rapid.T) {
+	w.queue.TakeRefusals(w, w.refusals)
+	w.refusals = nil
+	w.queue.Offer(w.offered, 1)
+	w.offered = nil
+	w.ProposeOffered()
+	w.queue.Route(w)
+}
+
+// newTerm is another leader, which has the log through some entry that is not committed, and maybe entries of
+// its own. Frames of earlier terms count no more.
+func (w *queueTwin) newTerm(*rapid.T) {
+	cut := uint64(len(w.log))
+	if rapid.IntRange(0, 2).Draw(w.T, "cuts") == 0 {
+		cut = rapid.Uint64Range(w.committed, cut).Draw(w.T, "cut")
+	}
+	w.log = w.log[:cut:cut]
+	w.term, w.leads = w.term+1, rapid.Bool().Draw(w.T, "leads")
+	w.log = append(w.log, twinEntry{term: w.term})
+}
+
+// receive is what the leader does with a frame: it proposes it or refuses it, or the frame is lost.
+func (w *queueTwin) receive(*rapid.T) {
+	if len(w.frames) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(w.frames)-1).Draw(w.T, "frame")
+	f := w.frames[i]
+	w.frames = slices.Delete(w.frames, i, i+1)
+	switch lost := rapid.IntRange(0, 7).Draw(w.T, "lost"); {
+	case lost == 0:
+	case f.proposed: // a leader in its next life refuses a copy
+		w.refusals = append(w.refusals, Refusal{Frame: f.number, Why: NoLeader})
+	case w.leads || f.term != w.term || rapid.IntRange(0, 3).Draw(w.T, "refused") == 0:
+		w.refusals = append(w.refusals, Refusal{Frame: f.number, Why: NoLeader, Sure: true})
+	default:
+		for _, data := range f.entries {
+			w.log = append(w.log, twinEntry{term: w.term, data: data})
+		}
+		f.proposed = true
+		w.frames = append(w.frames, f) // it may come twice
+	}
+}
+
+// commit commits entries: a leader does so only with one of its term.
+func (w *queueTwin) commit(*rapid.T) {
+	n := uint64(len(w.log))
+	if n == 0 || w.log[n-1].term != w.term {
+		return
+	}
+	through := rapid.Uint64Range(w.committed, n).Draw(w.T, "through")
+	if through == 0 || w.log[through-1].term != w.term {
+		return
+	}
+	w.committed = through
+	termAt := func(index uint64) (term uint64, ok bool) { return w.log[index-1].term, true }
+	own := uint64(0)
+	if w.leads {
+		own = w.term
+	}
+	w.queue.AnswerByTerm(own, through, 0, termAt)
+	w.queue.DropDeposed(w.term, through, termAt)
+}
+
+// apply applies an entry as a group does (host/commands.go).
+func (w *queueTwin) apply(*rapid.T) {
+	for through := rapid.Uint64Range(w.applied, w.committed).Draw(w.T, "apply"); w.applied < through; {
+		w.applied++
+		e := w.log[w.applied-1]
+		if len(e.data) == 0 {
+			continue
+		}
+		h, command, err := session.Decode(e.data)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if h.HasMark {
+			if v, first := w.table.Apply(h.Mark, w.applied, e.term); v == session.Duplicate {
+				w.queue.AnswerDuplicate(w.applied, e.term, h.Mark, outcome.Receipt{Index: first.Index, Term: first.Term}, nil, false)
+				continue
+			} else if v != session.Fresh {
+				w.queue.ExpireCall(w.applied, e.term, h.Mark, outcome.ErrSessionExpired)
+				continue
+			}
+		}
+		for _, c := range w.clients {
+			if c.name == string(command) {
+				c.applied++
+			}
+		}
+		batch := []statemachine.Command{{Index: w.applied, Term: e.term, Session: h.Mark.ID, Number: h.Mark.Number}}
+		w.queue.FindCallers(batch)
+		if o, is := batch[0].Caller.(*twinClient); is {
+			if o.name != string(command) {
+				w.Fatalf("%s gets the result of %s", o.name, command)
+			}
+			o.heard = append(o.heard, "result")
+		}
+		w.queue.Applied(batch)
+	}
+}
+
+// overtake installs a snapshot that has everything that is committed.
+func (w *queueTwin) overtake(rt *rapid.T) {
+	if rapid.IntRange(0, 4).Draw(w.T, "rarely") > 0 {
+		return
+	}
+	for index := w.applied + 1; index <= w.committed; index++ {
+		h, command, err := session.Decode(w.log[index-1].data)
+		if len(w.log[index-1].data) == 0 || err != nil {
+			continue
+		}
+		if h.HasMark {
+			if v, _ := w.table.Apply(h.Mark, index, w.log[index-1].term); v != session.Fresh {
+				continue
+			}
+		}
+		for _, c := range w.clients {
+			if c.name == string(command) {
+				c.applied++
+			}
+		}
+	}
+	w.applied = w.committed
+	w.queue.Overtaken(w.committed)
+	w.queue.OvertakeRouted(w.table, nil)
+}
+
+// check says what holds after each step.
+func (w *queueTwin) check(*rapid.T) {
+	for _, c := range w.clients {
+		switch {
+		case c.applied > 1:
+			w.Fatalf("%s is applied %d times", c.name, c.applied)
+		case c.applied > 0 && c.surely:
+			w.Fatalf("%s is applied, and its client was told that it surely is not: %v", c.name, c.heard)
+		}
+		results, committed := 0, 0
+		for i, word := range c.heard {
+			if word == "committed" {
+				committed++
+			}
+			if word == "result" || word == "failed" {
+				if results++; i < len(c.heard)-1 && c.heard[i+1] != "committed" {
+					w.Fatalf("%s hears %v", c.name, c.heard)
+				}
+			}
+		}
+		if results > 1 || committed > 1 {
+			w.Fatalf("%s hears %v", c.name, c.heard)
+		}
+	}
+}
+
+// end ends the queue: everyone who waits hears of it, and nothing is held.
+func (w *queueTwin) end() {
+	w.queue.AnswerAll(w.offered, outcome.ErrStopped)
+	w.queue.Abandon(errors.New("the end"))
+	w.queue.Abandon(errors.New("again"))
+	w.check(nil)
+	for _, c := range w.clients {
+		if !c.gaveUp && !slices.Contains(c.heard, "failed") && !slices.Contains(c.heard, "result") {
+			w.Fatalf("%s hears %v at the end", c.name, c.heard)
+		}
+	}
+	if held, used := w.queue.bytes.Load(), w.queue.Budget.Used(); held != 0 || used != 0 || w.queue.calls.n.Load() != 0 {
+		w.Fatalf("%d bytes are held, %d of the budget, by %d calls", held, used, w.queue.calls.n.Load())
+	}
+}
