@@ -238,7 +238,7 @@ func TestADuplicateInTheSameBatch(t *testing.T) {
 	call := c.call("a")
 	call.state.Data, call.state.Owner, call.state.Session = call.Data, c, &h.Mark
 	q := proposals.NewQueue(proposals.Settings{Budget: &budget.Budget{}, Clock: s.group.now, Callers: (*callers)(s.group)})
-	s.group.proposals.Queue = q
+	s.group.proposals.Queue, s.Callers = q, q
 	q.Offer([]proposals.Proposal{call.state.Begin(q)}, 0)
 	q.Accept(3, 2, q.Next())
 	if err := s.Apply(entries); err != nil {
