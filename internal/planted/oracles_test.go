@@ -38,7 +38,7 @@ var coreOracles = []oracle{
 	{name: "cursors", bug: "follower_goes_back", args: "-first 8 -seeds 1"},
 	{name: "reads-are-current", bug: "read_at_applied", args: "-first 2 -seeds 1"},
 	{name: "one-configuration", bug: "conf_stays_after_snapshot", args: "-first 0 -seeds 1"},
-	{name: "one-change", bug: "change_before_own_term", args: "-first 0 -seeds 1"},
+	{name: "one-change", bug: "change_before_own_term", args: "-first 0 -seeds 10"},
 	{name: "quorums-intersect", bug: "joint_without_old_voters", args: "-first 8 -seeds 1"},
 	{name: "snapshot-is-state", bug: "snapshot_with_latest_conf", args: "-first 24 -seeds 1"},
 	{name: "memory-is-bounded", bug: "uncommitted_unbounded", args: "-first 4 -seeds 1"},
