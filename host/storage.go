@@ -19,9 +19,6 @@ type groupStorage struct {
 
 func newStorage(log GroupLog) *groupStorage { return &groupStorage{storage.New(log), log} }
 
-// maxReadBytes bounds one read, and so what it keeps in memory.
-const maxReadBytes = storage.MaxReadBytes
-
 // storageGroup implements storage.Group.
 type storageGroup Group
 

@@ -31,7 +31,6 @@ type queueTwin struct {
 	table              *session.Table
 	clients            []*twinClient
 	offered            []Proposal // not taken by a turn
-	ended              bool
 }
 
 type twinEntry struct {
