@@ -101,7 +101,8 @@ func TestOneThingLargerThanTheWhole(t *testing.T) {
 			}
 		}},
 		{"one read of old entries, and recent entries in memory", func(t *testing.T) {
-			log, err := wal.Open(wal.Options{FS: crashfs.New(), Dir: "log", Owner: 1, CacheBytes: 4 << 10, SegmentBytes: 64 << 10, Scheduler: (&manualEnv{}).env().Scheduler})
+			e := (&manualEnv{}).env()
+			log, err := wal.Open(wal.Options{FS: crashfs.New(), Dir: "log", Owner: 1, CacheBytes: 4 << 10, SegmentBytes: 64 << 10, Scheduler: e.Scheduler, Clock: e.Clock})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -48,7 +48,7 @@ func anyMessages(t *rapid.T, last uint64) (messages []raftpb.Message) {
 func TestRoundEqualsItsMessages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		manual, disk := &manual{}, crashfs.New()
-		log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: manual, Owner: 1, SegmentBytes: 64 << 10})
+		log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: manual, Clock: manual, Owner: 1, SegmentBytes: 64 << 10})
 		if err != nil {
 			t.Fatal(err)
 		}
