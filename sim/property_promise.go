@@ -28,10 +28,12 @@ func (w *world) checkPromise(l *life, group uint64, m *raftpb.Message) {
 	kept := false
 	l.host.afterCrash(loss, group, func(log *wal.Group) {
 		hs := log.HardState()
-		switch m.Type {
-		case raftpb.MsgAppResp:
+		switch {
+		case hs.Term > m.Term:
+			kept = true // what it has promised in a term that it has left binds it no more (seed 690)
+		case m.Type == raftpb.MsgAppResp:
 			kept = log.LastIndex() >= m.Index
-		case raftpb.MsgVoteResp:
+		default:
 			kept = hs.Term == m.Term && hs.Vote == m.To
 		}
 	})
