@@ -29,11 +29,15 @@ func (w *world) checkElectionSafety(r *replica, s diagnosis.Status) {
 // lane may still hold new entries of a log, but not entries from before the leader's election.
 func (w *world) checkLeaderCompleteness(r *replica) {
 	first := r.group.Status().FirstIndex // what was compacted is in a snapshot
+	termOf := r.logTerm
+	if r.life.isMoved {
+		termOf = r.knownTerm // the log cannot open its cold segments meanwhile (seeds 849 and 4359)
+	}
 	for k, c := range r.ghost.applied {
 		if uint64(k+1) < first {
 			continue
 		}
-		if term := r.logTerm(uint64(k + 1)); c.command != "" && term != c.term {
+		if term := termOf(uint64(k + 1)); c.command != "" && term != c.term {
 			w.breaks(property.LeaderCompleteness, "new leader %s has term %d at index %d, where an entry of term %d is committed", r.name, term, k+1, c.term)
 		}
 	}
