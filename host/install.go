@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/millrace/millrace/host/event"
@@ -92,10 +93,7 @@ func (g *Group) restoreInstalled(s *raftpb.Snapshot, restored func()) {
 		g.fail(errRestore(err))
 		return
 	}
-	g.proposals.Overtaken(p.ID.Index)
-	if m, ok := g.machine.apply.Machine.(*apply.Commands); ok {
-		g.proposals.OvertakeRouted(m.Table(), g.machine.apply.RefusedBefore)
-	}
+	g.overtake(p)
 	restored()
 }
 
@@ -106,6 +104,17 @@ func errRestore(err error) error {
 // restoreReceived restores from a snapshot that is on the disk. After an error that is short (vfs.IsShort)
 // all is as it was, and it may be called again.
 func (g *Group) restoreReceived(p *snapshots.Published) (err error) {
+	err = fmt.Errorf("the state machine of group %d ended its goroutine (runtime.Goexit, as t.Fatal does) in Restore", g.id)
+	defer func() {
+		if err != nil && !vfs.IsShort(err) {
+			g.fail(errRestore(err)) // also when this goroutine ends
+		}
+	}()
+	return g.restoreStored(p)
+}
+
+// restoreStored restores the group from a snapshot in its store.
+func (g *Group) restoreStored(p *snapshots.Published) error {
 	store, err := g.snapshots.Store()
 	if err != nil {
 		return err
@@ -114,15 +123,14 @@ func (g *Group) restoreReceived(p *snapshots.Published) (err error) {
 	if err != nil {
 		return err
 	}
-	err = fmt.Errorf("the state machine of group %d ended its goroutine (runtime.Goexit, as t.Fatal does) in Restore", g.id)
-	defer func() {
-		if err != nil && !vfs.IsShort(err) {
-			g.fail(errRestore(err)) // also when this goroutine ends
-		}
-	}()
 	err = g.restoreFrom(context.Background(), p, r)
-	if closed := r.Close(); err == nil {
-		err = closed
+	return errors.Join(err, r.Close())
+}
+
+// overtake ends the calls whose commands are in a snapshot that the machine was restored from.
+func (g *Group) overtake(p *snapshots.Published) {
+	g.proposals.Overtaken(p.ID.Index)
+	if m, ok := g.machine.apply.Machine.(*apply.Commands); ok {
+		g.proposals.OvertakeRouted(m.Table(), g.machine.apply.RefusedBefore)
 	}
-	return err
 }

@@ -1,8 +1,6 @@
 package host
 
 import (
-	"context"
-	"errors"
 	"sync"
 
 	"github.com/millrace/millrace/host/event"
@@ -125,18 +123,7 @@ func (g *machineGroup) Snapshot() (restore func() error, name string) {
 	if p == nil || g.snapshots.Installing.Load() {
 		return nil, ""
 	}
-	return func() error {
-		store, err := g.snapshots.Store()
-		if err != nil {
-			return err
-		}
-		r, err := store.Open(p.ID)
-		if err != nil {
-			return err
-		}
-		err = (*Group)(g).restoreFrom(context.Background(), p, r)
-		return errors.Join(err, r.Close())
-	}, p.ID.String()
+	return func() error { return (*Group)(g).restoreStored(p) }, p.ID.String()
 }
 
 // cannotApply reports whether an entry waits, or one may come that must wait: this member lacks something.
@@ -164,8 +151,7 @@ func (g *snapshotGroup) passage(p *snapshots.Published) *apply.Passage {
 			return err
 		},
 		Passed: func() {
-			g.proposals.Overtaken(p.ID.Index)
-			g.proposals.OvertakeRouted(g.machine.apply.Machine.(*apply.Commands).Table(), g.machine.apply.RefusedBefore)
+			(*Group)(g).overtake(p)
 			g.snapshots.Publish(p)
 			g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
 			g.snapshots.EndTransfer(p)
