@@ -277,7 +277,7 @@ type FlightRecorder struct {
 	// least 64 KiB. 0, the default, records nothing. With very many groups it may be 8 KiB for each group.
 	Bytes int64
 	// Data is what is recorded of users' commands. By default (flight.Lengths) that is only their lengths,
-	// all that a replay needs. flight.Hashes adds a CRC-32C of each, by which commands in the recordings of
+	// all that a replay needs. With flight.Hashes it adds a CRC-32C of each. By those, the recordings of
 	// several members can be compared. flight.Payloads records the commands. What the core reads itself is
 	// always recorded: ids of hosts, terms, indexes, changes of members.
 	Data flight.Data

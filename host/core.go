@@ -3,8 +3,8 @@ package host
 import "github.com/millrace/millrace/raft"
 
 // passed returns the ticks that have passed for a group since its last turn, and how many of them count as
-// missed: those that the process has missed, and those by which this turn is late, because the shard was
-// busy. A group that is not due sleeps, and its ticks are not missed.
+// missed. Those are what the process has missed, and what this turn is late, because the shard was busy. A
+// group that is not due sleeps, and its ticks are not missed.
 func (g *Group) passed(at moment) (ticks, missed int) {
 	passed := at.ticks - g.core.at.ticks
 	late := int64(0)
@@ -24,19 +24,19 @@ func dueIn(from int64, ticks int) int64 {
 	return from + int64(ticks)
 }
 
-// stretchPromise makes a promise that the core has just made as long as it must be: the core counts from the
-// time of its clock, which is the latest beat of the host's clock, less the ticks that the turn has not told
-// it yet.
+// stretchPromise makes a promise that the core has just made as long as it must be. The core counts from
+// the time of its clock. That is the latest beat of the host's clock, less the ticks that the turn has not
+// told it yet.
 func (g *Group) stretchPromise(untold int) {
 	if g.config.Leases {
 		g.core.node.StretchPromise(int(g.host.clock.metronome.ticks()-g.core.at.ticks) + untold + 1)
 	}
 }
 
-// pass advances the core's clock by ticks. A member whose disk refuses entries has no use for an election of
-// its own: its requests for votes would wait for the disk, and the higher term would only delay other
-// members. So for such a member the ticks are quiet (raft.RawNode.TickQuiesced). A leader's clock advances as
-// usual.
+// pass advances the core's clock by ticks. A member whose disk refuses entries has no use for an election
+// of its own. Its requests for votes would wait for the disk, and the higher term would only delay other
+// members. So for such a member the ticks are quiet (raft.RawNode.TickQuiesced). A leader's clock advances
+// as usual.
 func (g *Group) pass(ticks int) {
 	if !g.countsUnheard() {
 		if g.writes.discarding.unheard = 0; ticks > 0 {

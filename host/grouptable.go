@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 )
 
-// groupTable holds the groups of a host that are open, or on their way to it or from it, and the ids of those
-// that were removed, which the log remembers.
+// groupTable holds the groups of a host that are open, or on their way to it or from it. It holds the ids
+// of those that were removed, which the log remembers.
 type groupTable struct {
 	mu      sync.RWMutex
 	open    map[uint64]*Group // nil: being opened

@@ -229,8 +229,8 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 		peer.ID, remote, peer.Incarnation, other.id, bound)
 }
 
-// askIfAlive greets a host, at most twice in an election timeout, so that Explain can tell a host that is
-// down from one that is up and has nothing to say.
+// askIfAlive greets a host, at most twice in an election timeout. So Explain can tell a host that is down
+// from one that is up and has nothing to say.
 func (h *Host) askIfAlive(id uint64, now int64) {
 	p := h.network.handshakes.Of(id)
 	if p == nil {

@@ -86,7 +86,7 @@ type memberChanges struct {
 }
 
 // transfers are those of a host, of its two kinds of content. A snapshot is not removed while it is sent,
-// and the log behind it is kept, since the receiver needs it next; if that becomes too much
+// and the log behind it is kept, since the receiver needs it next. If that becomes too much
 // (bulk.MinPinnedLog), the transfer ends with an event, and the log goes.
 type transfers struct {
 	bulk.Transfers
@@ -147,8 +147,8 @@ type shutdown struct {
 	errs    []error
 }
 
-// part is something that can be asked to stop, and returns when it has. doing says what it may be in the
-// middle of; it is asked when a caller of Close gives up.
+// part is something that can be asked to stop, and returns when it has. Its doing says what it may be in
+// the middle of. It is asked when a caller of Close gives up.
 type part struct {
 	doing func() string
 	stop  func() error

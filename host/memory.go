@@ -79,8 +79,8 @@ type hostMemory struct {
 
 const (
 	// The bounds on what is under way to one follower, and to the state machine. The bound in messages is
-	// far above what a round takes: bytes are what costs memory, and a leader that has sent as many small
-	// batches as it may waits for a whole sync of its followers (decision 0028).
+	// far above what a round takes, because bytes are what costs memory. A leader that has sent as many
+	// small batches as it may waits for a whole sync of its followers (decision 0028).
 	maxInflightMsgs  = 4096
 	maxInflightBytes = 32 << 20
 	maxApplyingBytes = 32 << 20

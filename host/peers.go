@@ -54,9 +54,9 @@ type addressed interface{ SetPeer(id uint64, addr string) }
 // twiceAddressed is one that tries another address when the first one does not lead to the host.
 type twiceAddressed interface{ SetOtherAddr(id uint64, addr string) }
 
-// locate changes what is known of where a host is. What must be there for a host that is known (a meeting,
-// a list of pulses, a read lane) is made first: nothing may be scheduled any more when the host is closing
-// (Host.parts).
+// locate changes what is known of where a host is. What must be there for a host that is known is made
+// first: a meeting, a list of pulses, a read lane. Nothing may be scheduled any more when the host is
+// closing (Host.parts).
 func (h *Host) locate(id uint64, change func(peers.Location) peers.Location) error {
 	return h.network.peers.Locate(id, change)
 }

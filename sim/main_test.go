@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMain lets garbage grow to five times the live heap, unless the environment says otherwise: nearly all
+// TestMain lets garbage grow to five times the live heap, unless the environment says otherwise. Nearly all
 // that a run allocates lives until its end, and collecting it took a quarter of the time.
 func TestMain(m *testing.M) {
 	if os.Getenv("GOGC") == "" {

@@ -327,8 +327,9 @@ func BenchmarkLargeBatch(b *testing.B) {
 }
 
 // BenchmarkGrowingLog compares, in windows that alternate, how many batches of 100 entries of 1 KiB three
-// logs make durable: one that is compacted, whose segments are spares; one that grows, for which the helper
-// writes zeros; and one that grows and gets no zeros. It begins after two segments of each. Run it with
+// logs make durable. The segments of the first, which is compacted, are spares. The second grows, and the
+// helper writes zeros for it. The third grows and gets no zeros. It begins after two segments of each. Run
+// it with
 // -benchtime 5x or more: an iteration is one window of each. The metrics are medians.
 func BenchmarkGrowingLog(b *testing.B) {
 	const batch, window = 100, 500 * time.Millisecond

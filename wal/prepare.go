@@ -22,9 +22,9 @@ func (l *Log) wakeHelper() {
 	}
 }
 
-// RunOnce writes a watermark record if one is due, and does one of these: make a sealed segment cold, make
-// the next segment or the reserve, zero-fill a piece of the tail or of the next segment, free a segment, or
-// move a piece out of one.
+// RunOnce writes a watermark record if one is due, and does the first of these that is due. It makes a
+// sealed segment cold, or makes the next segment or the reserve. It zero-fills a piece of a segment. It
+// frees a segment, or moves a piece out of one.
 func (h *helper) RunOnce() (more bool) {
 	l := h.log
 	if l.failure() != nil {

@@ -234,8 +234,8 @@ func (l *steadyLog) roll(segments uint64, n int) int {
 
 var syncSizes = []int{100, 20 << 10, 100 << 10, 700 << 10}
 
-// In a log that grows no sync commits an inode after the first segment, at whatever size of a sync: the
-// segments after it were written before they became the tail.
+// In a log that grows no sync commits an inode after the first segment, at whatever size of a sync. The
+// later segments were written before they became the tail.
 func TestSyncsOfAGrowingLogCommitNoInode(t *testing.T) {
 	enumerates(t)
 	for _, n := range syncSizes {
@@ -331,8 +331,8 @@ func TestDisksThatWriteZeroes(t *testing.T) {
 	mustClose(t, l.Log)
 }
 
-// A power cut at any moment, while segments are made, recycled and filled, leaves what was durable, and
-// nothing that was not written: no record of a segment's last use, and no hole where zeros went.
+// A power cut at any moment, while segments are made, recycled and filled, leaves what was durable. It
+// leaves nothing that was not written: no record of a segment's last use, and no hole where zeros went.
 func TestPowerCutsAmongZeros(t *testing.T) {
 	images := 0
 	for seed := range uint64(12) {

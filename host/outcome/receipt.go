@@ -26,8 +26,8 @@ type Receipt struct {
 	Replicated time.Duration
 	Committed  time.Duration // this host learned that a quorum holds it durably
 	Applied    time.Duration // the state machine of this host gets it; known with the result, not before
-	// By is the member whose acknowledgement completed the quorum, as this host saw it as the leader: its own
-	// id if its own disk came last. 0 if this host did not lead then.
+	// By is the member whose acknowledgement completed the quorum, as this host saw it as the leader. It is
+	// its own id if its own disk came last. 0 if this host did not lead then.
 	By uint64
 }
 

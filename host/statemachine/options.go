@@ -18,9 +18,9 @@ type CommandOptions struct {
 	// MiB.
 	KeepResults bool
 	// ResultForm names how the machine encodes or sums up results, and makes members compare them: those of
-	// KeepResults, or Command.ResultSum. Only members with the same form, and the same Version, are compared;
-	// Explain warns of members of the same Version that have another form.
-	// "": the results of KeepResults are compared, and no others.
+	// KeepResults, or Command.ResultSum. Only members with the same form, and the same Version, are
+	// compared. Explain warns of members of the same Version that have another form. "": the results of
+	// KeepResults are compared, and no others.
 	ResultForm string
 	// Version names the behaviour of the machine, at most 128 bytes. Give it another name when the same
 	// commands lead to another state or result: members compare both only with members of the same version.

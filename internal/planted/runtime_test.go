@@ -32,12 +32,12 @@ var runtimeBugs = []bug{
 `}}},
 	{name: "removed_are_silent", what: "a member that was removed no longer tells others that they were removed, too", in: "host", found: "TestRemovedMemberTellsOthersOfTheirRemoval", edits: []edit{{"host/rosterquery.go",
 		`if r == nil || r.Version <= version {`, `if r == nil || g.Err() != nil || r.Version <= version {`}}},
-	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/internal/proposals/routes.go",
+	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/internal/proposals/retries.go",
 		`q.Pause(v, min(ticks<<s.refusals, max(ticks, 2*q.HeartbeatTicks)))
 	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)`, `q.Pause(v, ticks)`}}},
 	// The simulation met it once in ten thousand seeds, and not in those of today: a session must be given up
 	// in the moment in which its last call ends.
-	{name: "route_nothing", what: "a group that gave up its session and has no call left takes turn after turn", in: "host/internal/proposals", found: "TestNothingIsRoutedWithoutACall", edits: []edit{{"host/internal/proposals/routes.go",
+	{name: "route_nothing", what: "a group that gave up its session and has no call left takes turn after turn", in: "host/internal/proposals", found: "TestNothingIsRoutedWithoutACall", edits: []edit{{"host/internal/proposals/retries.go",
 		`return q.calls.n.Load() > 0 && q.calls.fresh.Load()`, `return q.calls.fresh.Load()`}}},
 	{name: "hear_replaced", what: "a host goes on hearing the connections of a directory when another one takes its place", in: "host/internal/identity", found: "TestReplacedDirectoryIsNotHeard", edits: []edit{{"host/internal/identity/admission.go",
 		`if replaces {
@@ -247,7 +247,7 @@ var runtimeBugs = []bug{
 		`Commit: q.durable.hs.Commit}`, `Commit: newest.Commit}`}}},
 	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/shards.go",
 		`g.work.outgoing.To = g.senderOf(out.(*workerOutbox))`, `g.work.outgoing.To = out.(*workerOutbox)`}}},
-	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-duplicates 20", edits: []edit{{"host/internal/proposals/routes.go",
+	{name: "renumber_retries", what: "a host gives a forwarded command a new number for each try", in: "sim", found: "TestExactlyOnce", args: "-duplicates 20", edits: []edit{{"host/internal/proposals/retries.go",
 		`if c.number == 0 {
 		if len(s.window)`, `if c.number == 0 || c.tries > 0 {
 		if len(s.window)`}}},

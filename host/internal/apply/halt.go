@@ -131,10 +131,10 @@ func (q *Queue) applyHalted() (left bool) {
 	return q.rebuild()
 }
 
-// answerUnapplied answers the core for what waits, as if it were applied, and keeps it as a range of the log.
-// The core elects, changes members and hands out more only while its applied index follows what is
+// answerUnapplied answers the core for what waits, as if it were applied, and keeps it as a range of the
+// log. The core elects, changes members and hands out more only while its applied index follows what is
 // committed. Otherwise a halted member could not campaign over a membership change that it has not
-// acknowledged, and a group of such members would have no leader that could skip the command. What is not in
+// acknowledged. A group of such members would have no leader that could skip the command. What is not in
 // the log yet, which only a volatile machine is handed, waits until it is.
 func (q *Queue) answerUnapplied() {
 	storeMax(&q.applied, q.through.Load())

@@ -18,7 +18,7 @@ import (
 //	members meet       each records the incarnation of every other one durably (handshakes.go). Before that, no
 //	                   member votes, for itself or another
 //	entry found        the leader's: the incarnation of every founding member. It is in force on a member as
-//	                   soon as it is in its log, committed or not, like a configuration (thesis §4.1)
+//	                   soon as it is in its log, committed or not (thesis §4.1).
 //	entry founded      proposed when found is durable on every founding member. Commands come behind it in the
 //	                   log, so none is committed before founded is
 //

@@ -7,9 +7,9 @@ import "github.com/millrace/millrace/host/internal/turn"
 // knows. It campaigns soon after the group is opened, instead of waiting. The other members do not, so no
 // votes are split.
 //
-// This needs the pre-vote (thesis §9.6): while another leads, its followers refuse, and nothing happens. The
-// group waits for two heartbeats first, in which that leader would be heard, and tries again after twice and
-// four times as long, because the other hosts may be slower to start. Where members make promises
+// This needs the pre-vote (thesis §9.6): while another leads, its followers refuse, and nothing happens.
+// The group waits for two heartbeats first, in which that leader would be heard. It tries again after twice
+// and four times as long, because the other hosts may be slower to start. Where members make promises
 // (raft/lease.go) it waits for the end of its own, which a member makes when it starts.
 //
 // The only voter of a group does not wait: no other member can lead.

@@ -8,13 +8,13 @@ import (
 )
 
 // A member that was removed while it was away is told so by others, and stops. One host that lies must not
-// stop a member: so one says so and another one confirms it, and neither counts while this member hears a
+// stop a member, so one says so and another one confirms it. Neither counts while this member hears a
 // leader, which sends nothing to those that were removed.
 //
 // A member that has stopped because it was removed still says so of others: one of three may be left.
 //
-// A single host is believed if this member knows no other, or if it repeats the notice for RemovalTimeouts
-// election timeouts without a leader: it may be the only member left.
+// A single host is believed if this member knows no other. It is also believed if it repeats the notice for
+// RemovalTimeouts election timeouts without a leader: it may be the only member left.
 //
 // Rejected: a majority of the roster. The members of an old roster may all be gone.
 

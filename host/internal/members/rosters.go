@@ -10,9 +10,9 @@ import (
 
 // Rosters say who the members of a group are, as this one has applied it. The entry found makes the first
 // roster, when founded is committed. Then each entry that changes the configuration, or begins or cancels a
-// plan, makes another. It is in force on this member when the entry is handed out to be applied, in the core
-// and here at once. (An entry that changes the configuration is handed out only when it is durable on this
-// host's disk.)
+// plan, makes another. It is in force on this member when the entry is handed out to be applied. That is
+// one moment for the core and for the rosters. (An entry that changes the configuration is handed out only
+// when it is durable on this host's disk.)
 //
 // The apply lane may be behind: a snapshot that it captures has the roster of its own index. So the rosters
 // since the last entry that the machine has are kept.

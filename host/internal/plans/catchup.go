@@ -25,8 +25,8 @@ func (c *CatchUp) Begin(version uint64) {
 	}
 }
 
-// IsLevel reports whether a learner has caught up. match is the end of what it acknowledged, and is 0 as long
-// as it does not get the log as that grows. last is the end of the log, timeout are ticks.
+// IsLevel reports whether a learner has caught up. match is the end of what it acknowledged. It is 0 as
+// long as the learner does not get the log as that grows. last is the end of the log, timeout are ticks.
 func (c *CatchUp) IsLevel(id, match, last uint64, now, timeout int64) bool {
 	at := slices.IndexFunc(c.rounds, func(r round) bool { return r.id == id })
 	if at < 0 {

@@ -25,8 +25,8 @@ import (
 //	              the secret makes, when the token expires, and for which host it is
 //	Config        the new host has the token and the address of one member
 //	hello         the new host signs the channel of each connection with the private key (Host.Prove). The
-//	              other end checks the signature (ReadProof). The secret is never sent, and what is sent
-//	              is worth nothing on another connection
+//	              other end checks the signature (ReadProof). The secret is never sent. What is
+//	              sent is worth nothing on another connection.
 //	plan          the leader finds the hash in its roster, and begins a plan that adds the host. The entry
 //	              that adds it uses the token up
 //

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// A host that has forwarded commands is told the commit index as soon as it covers one of them, once for
-// each advance, and not when nothing of the host waits. Where the log was cut, the commands that took the
-// place count.
+// A host that has forwarded commands is told the commit index as soon as it covers one of them. It is told
+// once for each advance, and not when nothing of the host waits. Where the log was cut, the commands that
+// took the place count.
 func TestForwardersAreToldWhatTheyWaitFor(t *testing.T) {
 	var fs Forwarders
 	told := func(commit uint64, want ...uint64) {

@@ -14,7 +14,7 @@ import (
 //
 //	offered      by a turn to the core, which takes them in batches
 //	ring         in the log, by index: what happens to the entry, and the result of a call
-//	calls        on their way to another host, or in the log under a number of a session (routes.go)
+//	calls        on their way to another host, or in the log under a number of a session (retries.go)
 //
 // A client that waits in the ring may outlive the leadership in which it proposed, but not for long
 // (Ring). The group's turn fills the queue and answers for what is committed. An apply lane takes

@@ -180,9 +180,9 @@ func (q *Queue) Overtaken(through uint64) {
 
 // OvertakeRouted ends the calls whose commands the table of a snapshot has, which was installed: their
 // entries are not applied here any more. A call of this host's own session that was sent, and that the
-// table may have forgotten, ends without a known outcome. The others were not applied before the snapshot:
-// so what this host applies from now on tells their outcome, as if it had applied everything before
-// (ExpireCall). refused returns the outcome of a copy of a command that the entry at an index refused.
+// table may have forgotten, ends without a known outcome. The others were not applied before the snapshot.
+// So what this host applies from now on tells their outcome (ExpireCall). refused returns the outcome of a
+// copy of a command that the entry at an index refused.
 func (q *Queue) OvertakeRouted(t *session.Table, refused func(index uint64) error) {
 	type ended struct {
 		call  *Call

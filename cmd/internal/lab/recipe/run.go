@@ -60,7 +60,7 @@ func (r *run) trials(point string, n int, measure func() error) error {
 }
 
 // together makes n repeats in one measurement of some steps, unless an earlier part of the run has finished
-// all of them. put gets what was measured, also if that was cut short, which is partial then.
+// all of them. What was measured goes to put, with partial if it was cut short.
 func together[T any](r *run, n, steps int, measure func() (T, error), put func(rows T, began time.Time, partial bool)) error {
 	if r.passed(n, steps) {
 		return nil
