@@ -21,7 +21,7 @@ import (
 // when the records fill two thirds of the tail. An idle log gets no zeros. The tail gets zeros only if it was
 // not ready in time: the first one, the one of an Open, and one that the log reached too soon.
 //
-// The disk is for appends. So
+// The disk is for appends:
 //
 //   - The helper rests after a piece as long as the piece took. It has the disk for half of the time at most.
 //   - It gives up, for this tail, if the log itself needs more than half of the bandwidth that the helper
