@@ -38,6 +38,11 @@ func TestArrowsOfTheRuntime(t *testing.T) {
 		if part.ImportPath == module+"/host" && up > maxArrowsUp {
 			t.Errorf("%d arrows of package host run up, and %d did: calls go down", up, maxArrowsUp)
 		}
+		if part.ImportPath == module+"/host" {
+			for _, line := range upward(order, arrows) {
+				t.Log(line)
+			}
+		}
 	}
 	if len(exported.own) < 10 {
 		t.Errorf("only %d packages were looked at", len(exported.own))
@@ -46,11 +51,11 @@ func TestArrowsOfTheRuntime(t *testing.T) {
 
 // The best order of a chain has no arrow up, that of a circle has one.
 func TestBestOrder(t *testing.T) {
-	chain := map[arrow]bool{{"a", "b"}: true, {"b", "c"}: true, {"a", "c"}: true}
+	chain := map[arrow][]string{{"a", "b"}: {"B"}, {"b", "c"}: {"C"}, {"a", "c"}: {"C"}}
 	if order := bestOrder([]string{"c", "b", "a"}, chain); !slices.Equal(order, []string{"a", "b", "c"}) {
 		t.Errorf("%q", order)
 	}
-	chain[arrow{"c", "a"}] = true
+	chain[arrow{"c", "a"}] = []string{"A"}
 	if down, up := countArrows(bestOrder([]string{"c", "b", "a"}, chain), chain); down != 3 || up != 1 {
 		t.Errorf("%d down, %d up", down, up)
 	}
@@ -92,7 +97,7 @@ func exportedParts(t *testing.T) exports {
 }
 
 // arrows checks the types of a package, and returns its files, their lines and the arrows between them.
-func (e exports) arrows(t *testing.T, p exportedPackage) (names []string, lines int, found map[arrow]bool) {
+func (e exports) arrows(t *testing.T, p exportedPackage) (names []string, lines int, found map[arrow][]string) {
 	t.Helper()
 	set := token.NewFileSet()
 	var files []*ast.File
@@ -114,14 +119,14 @@ func (e exports) arrows(t *testing.T, p exportedPackage) (names []string, lines 
 	if _, err := c.Check(p.ImportPath, set, files, &info); err != nil {
 		t.Fatal(err)
 	}
-	found = map[arrow]bool{}
+	found = map[arrow][]string{}
 	for use, object := range info.Uses {
 		if object.Pkg() == nil || object.Pkg().Path() != p.ImportPath {
 			continue
 		}
 		from, to := filepath.Base(set.Position(use.Pos()).Filename), filepath.Base(set.Position(object.Pos()).Filename)
-		if from != to {
-			found[arrow{from, to}] = true
+		if between := (arrow{from, to}); from != to && !slices.Contains(found[between], object.Name()) {
+			found[between] = append(found[between], object.Name())
 		}
 	}
 	return names, lines, found
@@ -129,7 +134,7 @@ func (e exports) arrows(t *testing.T, p exportedPackage) (names []string, lines 
 
 // bestOrder is greedyOrder, in which then each file moves to where the fewest arrows run up, until none
 // moves.
-func bestOrder(files []string, arrows map[arrow]bool) []string {
+func bestOrder(files []string, arrows map[arrow][]string) []string {
 	order := greedyOrder(files, arrows)
 	for moves := true; moves; {
 		moves = false
@@ -144,16 +149,16 @@ func bestOrder(files []string, arrows map[arrow]bool) []string {
 }
 
 // bestPlace returns where a file has the fewest arrows up; it stays if no place is better.
-func bestPlace(order []string, from int, arrows map[arrow]bool) (best int) {
+func bestPlace(order []string, from int, arrows map[arrow][]string) (best int) {
 	file, least := order[from], 0
 	best = from
 	for _, step := range []int{-1, 1} {
 		more := 0 // arrows up than where it is
 		for i := from + step; i >= 0 && i < len(order); i += step {
-			if arrows[arrow{file, order[i]}] {
+			if arrows[arrow{file, order[i]}] != nil {
 				more += step
 			}
-			if arrows[arrow{order[i], file}] {
+			if arrows[arrow{order[i], file}] != nil {
 				more -= step
 			}
 			if more < least {
@@ -167,7 +172,7 @@ func bestPlace(order []string, from int, arrows map[arrow]bool) (best int) {
 // greedyOrder puts files without arrows in first and files without arrows out last. Of the others, the one
 // with the most arrows out and the fewest in comes next. (Eades, Lin and Smyth 1993: a fast heuristic for
 // the feedback arc set.)
-func greedyOrder(files []string, arrows map[arrow]bool) []string {
+func greedyOrder(files []string, arrows map[arrow][]string) []string {
 	left, first, last := slices.Sorted(slices.Values(files)), []string(nil), []string(nil)
 	for len(left) > 0 {
 		in, out := map[string]int{}, map[string]int{}
@@ -199,7 +204,19 @@ func greedyOrder(files []string, arrows map[arrow]bool) []string {
 	return append(first, last...)
 }
 
-func countArrows(order []string, arrows map[arrow]bool) (down, up int) {
+// upward names each arrow that runs up in order, and what it uses.
+func upward(order []string, arrows map[arrow][]string) (lines []string) {
+	for a, names := range arrows {
+		if slices.Index(order, a.from) > slices.Index(order, a.to) {
+			slices.Sort(names)
+			lines = append(lines, fmt.Sprintf("up: %s uses of %s: %s", a.from, a.to, strings.Join(names, ", ")))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func countArrows(order []string, arrows map[arrow][]string) (down, up int) {
 	at := map[string]int{}
 	for i, f := range order {
 		at[f] = i
