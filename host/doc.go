@@ -68,8 +68,8 @@ package host
 //   - host/internal/proposals answers the client.
 //
 // Types are at the bottom: host.go declares Host and Group, parts.go what they consist of. Above them are
-// open.go, which makes a host, groups.go, which makes a group, and beat.go, which is what a host does by time.
-// Calls go down.
+// open.go, which makes a host, groups.go, which makes a group, and beat.go, which is what a host does by
+// time. Calls go down.
 //
 // Beside that way: duties.go is what a turn does besides. wiring.go says which part hears of what. receive.go
 // takes in the messages of peers. internal/identity has the founding list, which directory belongs to this
