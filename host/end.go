@@ -58,10 +58,10 @@ func (g *Group) leavePulses() {
 func (g *Group) abandon() {
 	cause := g.Err()
 	left := g.inbox.close()
-	g.proposals.AnswerAll(left, wrap(outcome.ErrStopped, cause))
+	g.proposals.AnswerAll(left, outcome.WithCause(outcome.ErrStopped, cause))
 	g.proposals.Abandon(cause)
-	g.reads.queue.Close(wrap(outcome.ErrStopped, cause))
-	g.proposals.spaces.close(cause)
+	g.reads.queue.Close(outcome.WithCause(outcome.ErrStopped, cause))
+	g.proposals.spaces.Close(cause)
 }
 
 // waitsFor names a part that has not released the group.
@@ -101,16 +101,5 @@ func (g *Group) partDone(part leavingPart) {
 			close(g.life.leaving.gone)
 		}
 		return
-	}
-}
-
-// noteRefusal counts and logs an input that the core refused without a change of its state.
-func (g *Group) noteRefusal(err error) {
-	if err == nil {
-		return
-	}
-	// Powers of two: the first is seen at once, and a flood does not fill the log.
-	if n := g.proposals.refused.Add(1); n&(n-1) == 0 {
-		g.host.env.logger.Warn("input refused", "group", g.id, "host", g.self, "cause", err, "refused", n)
 	}
 }

@@ -158,6 +158,9 @@ type SnapshotPolicy struct {
 	Disabled bool
 }
 
+// maxSnapshotEvery bounds SnapshotPolicy.Every.
+const maxSnapshotEvery = 10 * 365 * 24 * time.Hour
+
 // validate says what is wrong with a policy, or returns nil.
 func (p SnapshotPolicy) validate(group uint64, c Config) error {
 	switch {

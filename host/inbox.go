@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/storage"
@@ -399,28 +398,16 @@ func (b *inbox) putWish(w *wish) {
 	}
 }
 
-func (g *Group) noteDropped(n int, why string) {
-	before := g.proposals.dropped.Add(uint64(n)) - uint64(n)
-	// Once for each power of two that is passed.
-	if after := before + uint64(n); before == 0 || before^after > before {
-		g.host.reports.events.emit(event.MessagesDropped{Group: g.id, Count: after, Cause: why})
-		g.host.env.logger.Warn("messages dropped", "group", g.id, "host", g.self, "why", why, "dropped", after)
-	}
-}
-
 // snapshotStatus is how a transfer to a member has ended, for the core.
 type snapshotStatus struct {
 	member uint64
 	status raft.SnapshotStatus
 }
 
-// putTransfer leaves a transfer for the next turn. One that waits there already is replaced.
-func (b *inbox) putTransfer(t *Transfer) {
+// putTransfer leaves a transfer for the next turn. One that waits there already is replaced, and returned.
+func (b *inbox) putTransfer(t *Transfer) (replaced *Transfer) {
 	b.mu.Lock()
-	replaced := b.waiting.transfer
-	b.waiting.transfer = t
-	b.mu.Unlock()
-	if replaced != nil {
-		replaced.finish(errReplaced(t))
-	}
+	defer b.mu.Unlock()
+	replaced, b.waiting.transfer = b.waiting.transfer, t
+	return replaced
 }

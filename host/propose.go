@@ -91,7 +91,7 @@ func (g *Group) take(command []byte, w *proposals.Waiter) error {
 		if err == outcome.ErrOverloaded {
 			g.noteOverload(1)
 		}
-		return wrap(err, g.Err())
+		return outcome.WithCause(err, g.Err())
 	}
 	g.wake()
 	return nil
@@ -130,13 +130,13 @@ func (p Pending) Poll() (r outcome.Receipt, done bool, err error) {
 // groupProposals are the commands of clients, from the door to the answer.
 type groupProposals struct {
 	*proposals.Queue
-	drain       drainRate
-	spaces      spaceWaiters
+	drain       proposals.DrainRate
+	spaces      proposals.Spaces
 	forwarders  proposals.Forwarders
 	copies      proposals.HostCopies
 	frames      proposals.SeenFrames
 	batching    proposals.Batching // its own comments say who owns what
-	gathering   gathering
+	gathering   proposals.Gathering
 	overload    examination.Overload
 	hasCommands bool // its entries have headers (commands.go)
 
@@ -144,14 +144,4 @@ type groupProposals struct {
 
 	refused atomic.Uint64
 	dropped atomic.Uint64
-}
-
-// noteOverload counts commands that were refused for lack of memory.
-func (g *Group) noteOverload(n int) {
-	g.proposals.overload.Commands.Add(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
-}
-
-// noteNoSpace counts messages that were dropped for lack of memory.
-func (g *Group) noteNoSpace(n int) {
-	g.proposals.overload.Messages.Add(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
 }

@@ -1,8 +1,8 @@
-package host
+package proposals
 
 import "time"
 
-// gathering decides when a turn lets other goroutines run first, so that more commands arrive for it
+// Gathering decides when a turn lets other goroutines run first, so that more commands arrive for it
 // (decision 0003). If these goroutines are clients with commands the wait pays, since each turn, append and
 // sync then serves more of them. If they are other parts of the user's program, each wait costs whole time
 // slices of the processor. So a wait has to pay for itself. After a wait that took longer than its commands
@@ -13,8 +13,9 @@ import "time"
 //
 // Rejected: giving up for a number of turns. Under 20 busy goroutines a wait takes 200 ms and a turn 1 ms, so
 // 256 turns pass at once (throughput 0.2 of that without waits, decision 0007).
-type gathering struct {
-	now        func() time.Duration
+type Gathering struct {
+	Now func() time.Duration
+
 	before     int           // commands that waited when the wait began
 	inVain     int           // waits in a row that were not worth their time
 	pauseUntil time.Duration // no waits before this time
@@ -30,10 +31,10 @@ const (
 	maxGatherPause = 32
 )
 
-// begins reports whether the next turn should wait, while the given number of commands wait for it.
-func (g *gathering) begins(waiting int) bool {
+// Begins reports whether the next turn should wait, while the given number of commands wait for it.
+func (g *Gathering) Begins(waiting int) bool {
 	if g.pauseUntil > 0 {
-		if g.now() < g.pauseUntil {
+		if g.Now() < g.pauseUntil {
 			return false
 		}
 		g.pauseUntil = 0
@@ -42,8 +43,8 @@ func (g *gathering) begins(waiting int) bool {
 	return true
 }
 
-// ends records how long the wait took and how many commands wait now.
-func (g *gathering) ends(took time.Duration, waiting int) {
+// Ends records how long the wait took and how many commands wait now.
+func (g *Gathering) Ends(took time.Duration, waiting int) {
 	if took <= gatherWorth*time.Duration(1+waiting-g.before) {
 		g.inVain = 0
 		return
@@ -51,25 +52,6 @@ func (g *gathering) ends(took time.Duration, waiting int) {
 	if took >= gatherHog {
 		g.inVain = max(g.inVain, 3)
 	}
-	g.pauseUntil = g.now() + took*time.Duration(min(1<<g.inVain, maxGatherPause))
+	g.pauseUntil = g.Now() + took*time.Duration(min(1<<g.inVain, maxGatherPause))
 	g.inVain = min(g.inVain+1, maxGatherPause)
-}
-
-// gathers reports whether the next turn should wait for more commands. If several clients wait, more commands
-// arrive when they are answered, and a turn for all of them costs little more than a turn for one. Time and
-// messages never wait for commands: a late heartbeat can cost the leadership.
-//
-// The shard calls it, and gathered, between two turns of the group.
-func (g *Group) gathers() bool {
-	if len(g.work.taken.proposals) <= 1 && !g.proposals.SeveralWait() {
-		return false
-	}
-	commands, urgent := g.inbox.peek()
-	return !urgent && !g.reads.queue.HasRecords() && g.proposals.gathering.begins(commands)
-}
-
-// gathered records how long such a wait took.
-func (g *Group) gathered(took time.Duration) {
-	commands, _ := g.inbox.peek()
-	g.proposals.gathering.ends(took, commands)
 }
