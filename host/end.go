@@ -24,7 +24,7 @@ func (g *Group) fail(err error) {
 		g.leavePulses()
 		g.snapshots.Stop()
 		g.wake() // its next turn answers the clients that still wait
-		g.host.reports.events.emit(event.GroupStopped{Group: g.id, Err: err})
+		g.host.reports.events.Emit(event.GroupStopped{Group: g.id, Err: err})
 		g.reportFailure(err)
 		about := []any{"group", g.id, "host", g.self, "cause", err}
 		if p := (*containment.Panic)(nil); errors.As(err, &p) {
@@ -62,20 +62,6 @@ func (g *Group) abandon() {
 	g.proposals.Abandon(cause)
 	g.reads.queue.Close(outcome.WithCause(outcome.ErrStopped, cause))
 	g.proposals.spaces.Close(cause)
-}
-
-// waitsFor names a part that has not released the group.
-func (g *Group) waitsFor() string {
-	switch left := allParts &^ leavingPart(g.life.leaving.done.Load()); {
-	case left&theApplyLanes != 0:
-		return "its state machine, which is in Apply"
-	case left&theTurn != 0:
-		return "its turn"
-	case left&theSnapshotLanes != 0:
-		return "a snapshot, which is being written or read"
-	default:
-		return "the disk"
-	}
 }
 
 // partDone records that a part of the host does nothing for the group any more.
