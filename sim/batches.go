@@ -17,6 +17,8 @@ type BatchRun struct {
 	Hardware
 	// Rule says when the leader begins its next batch; nil: at once.
 	Rule batches.Rule
+	// Holder is a rule of a host, in place of Rule.
+	Holder Holder
 	// Echoes makes followers answer each frame with commands at once, too. The answers cost what they cost, and
 	// say nothing: a rule that waits for them is batches.Spaced by a round trip.
 	Echoes bool
@@ -64,7 +66,7 @@ func MeasureBatches(run BatchRun) (r BatchResult, err error) {
 		}
 		c := &batchClients{w: w, run: run, rng: rng, leader: w.leader().alive.replicas[0], value: make([]byte, run.ValueBytes)}
 		c.gate = &batchGate{
-			w: w, leader: c.leader, rule: run.Rule, bytes: int64(run.ValueBytes), pass: c.pass, last: c.leader.group.Status().LastIndex,
+			w: w, leader: c.leader, rule: run.Rule, host: run.Holder, bytes: int64(run.ValueBytes), pass: c.pass, last: c.leader.group.Status().LastIndex,
 		}
 		r = c.measure()
 	})

@@ -6,6 +6,8 @@ import "time"
 type Measured struct {
 	// Round is the moving mean of the time from the beginning of a batch to its commit.
 	Round time.Duration
+	// Flush is that of the time until the leader's own disk has a batch.
+	Flush time.Duration
 	// LeastRound is the least of the last ones, and LeastFlush that of the times until the leader's own disk
 	// had the batch.
 	LeastRound, LeastFlush time.Duration
@@ -47,6 +49,10 @@ func (m *Measured) recordRate(now time.Duration, bytes int64) {
 
 // NoteFlush takes the time until the leader's own disk had a batch.
 func (m *Measured) NoteFlush(now, took time.Duration) {
+	if m.Flush == 0 {
+		m.Flush = took
+	}
+	m.Flush += (took - m.Flush) / roundWeight
 	m.LeastFlush = m.flushes.update(now, max(took, 1))
 }
 

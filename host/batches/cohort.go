@@ -1,0 +1,70 @@
+package batches
+
+import "time"
+
+const (
+	// maxHeld and maxHeldBytes are what a batch waits with, at most: more overlaps with the batch before, since
+	// the cost of the round is spread over enough commands.
+	maxHeld      = 256
+	maxHeldBytes = 256 << 10
+	// maxWait bounds the wait for clients that were answered. Half a round bounds it, too.
+	maxWait = time.Millisecond
+	// maxMisses bounds the pause after waits in vain: 1 << maxMisses batches do not wait.
+	maxMisses = 7
+)
+
+// Cohort begins no batch while one is under way. Then it waits for as many clients as were answered and as
+// wait already, for at most half a round. A wait that ends before they have come is in vain. After it some
+// batches do not wait: 2, and twice as many after each further one, 128 at most.
+//
+// A command that is held waits for a commit that it could not overtake, or for at most a millisecond.
+type Cohort struct {
+	target int           // clients that are expected; 0: none
+	ends   time.Duration // of the wait for them
+	misses int           // waits in vain, in a row
+	pause  int           // batches that do not wait
+}
+
+// Next decides.
+func (c *Cohort) Next(s State) Verdict {
+	if s.isLong() {
+		c.target = 0
+		return Verdict{Begins: s.Waiting > 0, Wake: 1}
+	}
+	if s.Answered > 0 {
+		c.expect(s)
+	}
+	switch {
+	case s.Waiting >= maxHeld || s.Bytes >= maxHeldBytes:
+		c.begin(s)
+		return Verdict{Begins: true}
+	case s.Open > 0:
+		return Verdict{Wake: maxHeld}
+	case s.Waiting < c.target && s.Now < c.ends:
+		return Verdict{Wake: c.target, Again: c.ends}
+	}
+	c.begin(s)
+	return Verdict{Begins: s.Waiting > 0, Wake: 1}
+}
+
+// expect notes that clients were answered, who may come back.
+func (c *Cohort) expect(s State) {
+	c.target = 0
+	if n := s.Waiting + s.Answered; c.pause == 0 && n > 2 {
+		c.target, c.ends = min(n, maxHeld), s.Now+min(maxWait, s.Round/2)
+	}
+}
+
+// begin ends a wait, or a pause by one batch.
+func (c *Cohort) begin(s State) {
+	switch {
+	case c.target == 0:
+		c.pause = max(c.pause-1, 0)
+	case s.Waiting >= c.target:
+		c.misses = 0
+	default:
+		c.misses = min(c.misses+1, maxMisses)
+		c.pause = 1 << c.misses
+	}
+	c.target = 0
+}

@@ -1,0 +1,41 @@
+package batches
+
+import "time"
+
+// State is what a leader knows of its commands. Times are those of one monotonic clock.
+type State struct {
+	Now      time.Duration
+	Waiting  int   // commands that are not in a batch yet,
+	Bytes    int64 // and their bytes
+	Open     int   // batches that have begun and are not committed,
+	Pending  int   // and the commands in them
+	Answered int   // commands that were committed since the call before
+	// Round is the mean time from the beginning of a batch to its commit, and Flush the mean time until the
+	// leader's own disk has it. 0: not measured.
+	Round, Flush time.Duration
+}
+
+// Verdict says what to do with the commands that wait.
+type Verdict struct {
+	Begins bool          // put them into the log now
+	Again  time.Duration // if not: ask again at this time; 0: a commit or a command comes first
+	Wake   int           // if not: ask again when as many commands wait; at least 1
+}
+
+// Rule decides when the next batch of one group begins. A leader asks it when commands wait and something has
+// happened: a command has come, if Verdict.Wake of them wait now; a batch was committed; Verdict.Again is now.
+// It is told of each commit.
+type Rule interface{ Next(s State) Verdict }
+
+// AtOnce begins each batch at once.
+type AtOnce struct{}
+
+// Next implements Rule.
+func (AtOnce) Next(s State) Verdict { return Verdict{Begins: s.Waiting > 0, Wake: 1} }
+
+// isLong reports whether the way to the followers takes much longer than the disk does. Commands are not held
+// there: they would wait for two journeys in place of one.
+func (s State) isLong() bool { return s.Round > maxRoundFlushes*s.Flush }
+
+// maxRoundFlushes is how long a round may be, in flushes, for commands to be held.
+const maxRoundFlushes = 3
