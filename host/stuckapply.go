@@ -6,7 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
-	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/transport"
@@ -42,24 +42,6 @@ import (
 //
 // The member answers in a turn of the group, so an answer shows that its turns run; a lane that hangs does
 // not keep it from answering. Questions and answers may be lost: the next question repeats them.
-
-// stuckApply is a leader's watch on its state machine. It belongs to the turn.
-type stuckApply struct {
-	watch  examination.Standstill
-	goal   uint64 // the commit index when the leader began to ask; 0: it does not ask
-	number uint64 // of the latest question
-	began  int64  // the tick of the first question
-	next   int64  // of the next question
-	before int64  // the tick of the question before the latest
-	asked  int64  // and of the latest
-	ahead  []aheadMember
-}
-
-// aheadMember is a member that has reached the goal, in its latest answer.
-type aheadMember struct {
-	id, applied   uint64
-	first, latest uint64 // questions: since the first of them it has reached the goal
-}
 
 // checkApply asks the members what they have applied, if nothing is applied here for too long, and hands over
 // to one that is ahead. mayAct is false while another hand-over is under way, or was a moment ago.
@@ -117,8 +99,8 @@ func (g *Group) askApplied(now int64) {
 	s := &g.leadership.stalls.machine
 	s.number++
 	s.before, s.asked = s.asked, now
-	q := appliedRecord{group: g.id, term: g.core.node.BasicStatus().Term, number: s.number}
-	question := q.encode(control.AppliedQuestion)
+	q := leadership.AppliedRecord{Group: g.id, Term: g.core.node.BasicStatus().Term, Number: s.number}
+	question := q.Encode(control.AppliedQuestion)
 	g.core.node.WithProgress(func(id uint64, _ raft.ProgressType, _ tracker.Progress) {
 		if id != g.self {
 			g.host.network.transport.SendBytes(id, transport.Control, question)
@@ -131,12 +113,12 @@ func (g *Group) askApplied(now int64) {
 func (g *Group) answerApplied() (again bool) {
 	for _, q := range g.work.taken.questions {
 		st := g.core.node.BasicStatus()
-		follows := st.RaftState == raft.StateFollower && st.Lead == q.from && st.Term == q.term
+		follows := st.RaftState == raft.StateFollower && st.Lead == q.From && st.Term == q.Term
 		if !follows || g.writes.append.Full.Load() || g.writes.discarding.waitsForLane {
 			continue
 		}
-		q.applied = min(g.machine.apply.MachineApplied(st.Applied), st.Commit)
-		g.host.network.transport.SendBytes(q.from, transport.Control, q.encode(control.AppliedAnswer))
+		q.Applied = min(g.machine.apply.MachineApplied(st.Applied), st.Commit)
+		g.host.network.transport.SendBytes(q.From, transport.Control, q.Encode(control.AppliedAnswer))
 	}
 	return false
 }
@@ -145,15 +127,15 @@ func (g *Group) answerApplied() (again bool) {
 func (g *Group) noteApplied() {
 	s := &g.leadership.stalls.machine
 	for _, a := range g.work.taken.applied {
-		if s.goal == 0 || a.number != s.number || a.term != g.core.node.BasicStatus().Term {
+		if s.goal == 0 || a.Number != s.number || a.Term != g.core.node.BasicStatus().Term {
 			continue
 		}
-		m := s.member(a.from)
-		switch m.applied, m.latest = a.applied, a.number; {
-		case a.applied < s.goal:
+		m := s.member(a.From)
+		switch m.applied, m.latest = a.Applied, a.Number; {
+		case a.Applied < s.goal:
 			m.first = 0
 		case m.first == 0:
-			m.first = a.number
+			m.first = a.Number
 		}
 	}
 }
@@ -208,64 +190,16 @@ func (g *Group) memberAhead() (target uint64) {
 	return target
 }
 
-// appliedRecord is a question of a leader, or a member's answer, in a body of kind transport.Control. Its
-// numbers are uvarints:
-//
-//	question  16 │ group │ term │ number
-//	answer    17 │ group │ term │ number of the question │ applied index
-type appliedRecord struct {
-	from                uint64 // the sender, as its connection says; not in the record
-	group, term, number uint64
-	applied             uint64
-}
-
-func (r appliedRecord) encode(kind byte) []byte {
-	b := control.AppendNumbers([]byte{kind}, r.group, r.term, r.number)
-	if kind == control.AppliedAnswer {
-		b = control.AppendNumbers(b, r.applied)
-	}
-	return b
-}
-
-// decodeApplied decodes a body that begins with one of the two kinds.
-func decodeApplied(body []byte) (r appliedRecord, err error) {
-	fields := []*uint64{&r.group, &r.term, &r.number, &r.applied}
-	if body[0] == control.AppliedQuestion {
-		fields = fields[:3]
-	}
-	err = control.DecodeNumbers(body, "what is applied", fields...)
-	return r, err
-}
-
 // takeApplied takes a question or an answer of another host.
 func (h *Host) takeApplied(from uint64, body []byte) error {
-	r, err := decodeApplied(body)
+	r, err := leadership.DecodeApplied(body)
 	if err != nil {
 		return err
 	}
-	r.from = from
-	if g := h.groups.get(r.group); g != nil {
+	r.From = from
+	if g := h.groups.get(r.Group); g != nil {
 		g.inbox.putApplied(r, body[0] == control.AppliedQuestion)
 		g.wake()
 	}
 	return nil
-}
-
-// putApplied puts a question or an answer. The latest of each host replaces the one before.
-func (b *inbox) putApplied(r appliedRecord, isQuestion bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	to := &b.waiting.applied
-	if isQuestion {
-		to = &b.waiting.questions
-	}
-	for i := range *to {
-		if (*to)[i].from == r.from {
-			(*to)[i] = r
-			return
-		}
-	}
-	if !b.closed {
-		*to = append(*to, r)
-	}
 }
