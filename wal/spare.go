@@ -17,8 +17,8 @@ import (
 // The last spare is the reserve. While the disk is full it is not used for entries, so that votes,
 // truncations, compactions and records that free a segment can still be written.
 //
-// Nothing depends on a spare but speed and, for the reserve, votes on a full disk. So one that somebody has
-// removed, cut or locked away is forgotten, and the log makes another file.
+// Nothing depends on a spare but speed and, for the reserve, votes on a full disk. So one that an operator
+// has removed or cut is forgotten, and the log makes another file.
 //
 // A spare becomes a segment by a rename, after its new header is durable: a name that ends in .wal never
 // stands over another segment's header.
@@ -78,8 +78,8 @@ func (l *Log) findSpares(names []string) error {
 	return nil
 }
 
-// openSpare opens a spare, or returns errUnfit. A running log looks at the size again: a segment in a file that
-// somebody has cut is refused by the next Open, with all records in it.
+// openSpare opens a spare, or returns errUnfit. A running log looks at the size again: a segment in a file
+// that was cut is refused by the next Open, with all records in it.
 func (l *Log) openSpare(path string) (vfs.File, error) {
 	f, err := l.opts.FS.Open(path)
 	if err == nil {

@@ -26,14 +26,14 @@ func sparesOf(t *testing.T, disk vfs.FS) (paths []string) {
 	return paths
 }
 
-// Somebody who needs space takes the spares of a running log, all or some, whole or in part. The log makes
+// An operator who needs space takes the spares of a running log, all or some, whole or in part. The log makes
 // other segments. If the disk is full it says so, goes on when there is space, and opens again.
 func TestTakenSparesStopNothing(t *testing.T) {
 	remove := func(disk vfs.FS, path string) error { return disk.Remove(path) }
 	for _, c := range []struct {
 		name string
 		take func(disk vfs.FS, path string) error
-		keep int // so many of the spares
+		keep int // the first of the spares
 		full bool
 	}{
 		{name: "removed", take: remove},
