@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/host/admin"
@@ -15,21 +14,6 @@ import (
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 )
-
-// adminPlans are the plans that programs have made over the admin socket: an operator looks at a plan,
-// and then names it. They are in memory only, and the oldest go; a plan that was begun is in the log. An
-// execution belongs to the host and not to the connection, so it goes on when the program is interrupted.
-type adminPlans struct {
-	mu   sync.Mutex
-	made []*adminPlan // the latest last
-}
-
-type adminPlan struct {
-	id        membership.PlanID
-	group     *Group
-	plan      *MemberPlan
-	execution *Execution // nil: it was not begun
-}
 
 // Members implements admin.Host.
 func (a adminPort) Members(group uint64) (admin.Members, error) {

@@ -64,7 +64,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		h.reports.watch.RecordRefusal(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.bounds().Refused())
 	}
 	if h.trust.admission.IsNews(peer.ID, remote, err) {
-		h.reports.events.emit(event.HostRefused{Host: peer.ID, Remote: remote, Err: err})
+		h.reports.events.Emit(event.HostRefused{Host: peer.ID, Remote: remote, Err: err})
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/reports"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -31,7 +32,7 @@ func newTestLane(t *testing.T) *testLane {
 	t.Cleanup(func() { _ = s.log.Close() })
 	s.Lane = appendlane.New(appendlane.Settings{Log: laneLog{s.log}, Self: 1, To: &s.peers})
 	s.Start(&manualTask{}, manual.Timer(func() {}))
-	host := &Host{storage: hostStorage{log: s.log, lane: s.Lane}, reports: hostReports{events: new(events)}, network: hostNetwork{pulses: pulse.New(1, 0, nil, nil)}, env: environment{logger: quiet}}
+	host := &Host{storage: hostStorage{log: s.log, lane: s.Lane}, reports: hostReports{events: new(reports.Events)}, network: hostNetwork{pulses: pulse.New(1, 0, nil, nil)}, env: environment{logger: quiet}}
 	host.groups.init(nil)
 	s.group = &Group{member: member{id: theGroup, self: 1, host: host}, proposals: groupProposals{Queue: proposals.NewQueue(proposals.Settings{Budget: &host.memory.proposed})}, life: newLife()}
 	s.group.inbox.memory = &host.memory.memory

@@ -93,7 +93,7 @@ func (g *Group) logTime() time.Duration {
 func (g *Group) refuseJoin(id uint64, why error) {
 	news, waits := g.host.changes.applicants.Tell(id, g.id, why.Error())
 	if news {
-		g.host.reports.events.emit(event.JoinRefused{Group: g.id, Member: id, Err: why})
+		g.host.reports.events.Emit(event.JoinRefused{Group: g.id, Member: id, Err: why})
 		g.host.env.logger.Warn("a host comes with a join token and is not made a member", "group", g.id, "host", g.self, "member", id, "cause", why)
 	}
 	if !waits {
@@ -116,7 +116,7 @@ func (h *Host) takeJoinRefused(from uint64, body []byte) error {
 	text := fmt.Sprintf("host %d, its leader, says: %s", from, refused.Why)
 	if was := g.members.joinRefused.Swap(&text); was == nil || *was != text {
 		h.env.logger.Warn("this host is not made a member of the group", "group", group, "host", h.config.ID, "cause", text)
-		h.reports.events.emit(event.JoinRefused{Group: group, Member: h.config.ID, By: from, Err: fmt.Errorf("millrace: %s", text)})
+		h.reports.events.Emit(event.JoinRefused{Group: group, Member: h.config.ID, By: from, Err: fmt.Errorf("millrace: %s", text)})
 	}
 	return nil
 }

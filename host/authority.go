@@ -3,7 +3,6 @@ package host
 import (
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
@@ -12,25 +11,6 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/wal"
 )
-
-// A host whose log has amnesia opens its groups without authority (raft/authority.go): they neither vote nor
-// count until they have caught up. Each group regains authority by itself, in memory. The mark in the log is
-// removed, by the append lane, when every group of the log has authority. A host that ends before that begins
-// again without authority, which is always safe.
-//
-// A log that was repaired may lack terms and votes, too. Then a group regains authority only when this host
-// has met every other voter's host in this life: each of them knows then that this life has begun, and a
-// request for votes of an earlier life is no longer under way.
-//
-// Rejected: a mark for each group. A group that is fed again after a restart costs little, and a mark for
-// each would be a file or a record for what is rare.
-type authority struct {
-	mark wal.Fence // as Open found it; zero: the log has no amnesia
-
-	mu      sync.Mutex
-	without map[uint64]bool // the groups of the log that have no authority, open or not
-	regains map[uint64]bool // those that have regained it in this life
-}
 
 // init takes the mark of a log, and the groups that it names.
 func (a *authority) init(log Log) {
@@ -131,7 +111,7 @@ func (g *Group) tellAuthorityLost() {
 		return
 	}
 	g.members.lostAt = g.host.clock.livedAtBeat()
-	g.host.reports.events.emit(event.AuthorityLost{Group: g.id})
+	g.host.reports.events.Emit(event.AuthorityLost{Group: g.id})
 	g.host.env.logger.Warn("millrace: the group is opened without authority: its log may lack what it has acknowledged; it neither votes nor counts until it has caught up", "group", g.id, "host", g.self)
 }
 
@@ -144,7 +124,7 @@ func (g *Group) regainAuthority() (again bool) {
 	g.members.withoutAuthority.Store(false)
 	g.authorityRegained()
 	st := g.core.node.BasicStatus()
-	g.host.reports.events.emit(event.AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
+	g.host.reports.events.Emit(event.AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
 	g.host.env.logger.Info("millrace: the group has authority again", "group", g.id, "host", g.self, "term", st.Term, "durable", st.Durable)
 	if g.host.trust.authority.done(g.id) {
 		g.host.storage.lane.CatchUp()
@@ -171,3 +151,6 @@ func (h *Host) removedGroup(id uint64) {
 func hasAuthority(kind raft.ProgressType, pr *tracker.Progress) bool {
 	return kind == raft.ProgressTypePeer && !pr.WithoutAuthority
 }
+
+// authorityRegained tells the other parts of the group that it has authority again.
+func (g *Group) authorityRegained() { g.machine.objects.Regained() }

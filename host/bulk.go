@@ -38,7 +38,7 @@ type bulkHost Host
 
 func (h *bulkHost) Now() int64         { return h.clock.livedAtBeat() }
 func (h *bulkHost) Hasten()            { h.clock.hasten() }
-func (h *bulkHost) Emit(e event.Event) { h.reports.events.emit(e) }
+func (h *bulkHost) Emit(e event.Event) { h.reports.events.Emit(e) }
 func (h *bulkHost) Number() uint64     { return (*Host)(h).nextFrame() }
 
 func (h *bulkHost) Send(to uint64, kind transport.Kind, body []byte) bool {

@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/internal/reports"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
@@ -67,7 +68,7 @@ func bareCommands(t interface{ Fatal(...any) }, m *listMachine, o statemachine.C
 
 func bareMember(t interface{ Fatal(...any) }, m statemachine.CommandMachine, o statemachine.CommandOptions, openObjects func(bareGroup) error) bareGroup {
 	s := Commands(m, o).(*apply.Commands)
-	h := &Host{reports: hostReports{events: new(events)}, network: hostNetwork{transport: &controlTransport{recordingTransport: &recordingTransport{}}}}
+	h := &Host{reports: hostReports{events: new(reports.Events)}, network: hostNetwork{transport: &controlTransport{recordingTransport: &recordingTransport{}}}}
 	h.env.env = new(manualEnv).env()
 	h.clock.metronome = newMetronome(h.env.env.Clock.Now, time.Millisecond)
 	g := &Group{member: member{id: 1, self: 1, host: h}, proposals: groupProposals{Queue: proposals.NewQueue(proposals.Settings{})}}

@@ -1,22 +1,17 @@
 package host
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/millrace/millrace/host/flight"
-	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/identity"
-	"github.com/millrace/millrace/host/internal/leadership"
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/transport/cert"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -123,116 +118,6 @@ type Config struct {
 	FlightRecorder FlightRecorder
 }
 
-func (c Config) withDefaults() Config {
-	c.Listen = cmp.Or(c.Listen, c.Members[c.ID])
-	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, 100*time.Millisecond)
-	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, 10*c.HeartbeatInterval)
-	c.StallTimeout = cmp.Or(c.StallTimeout, min(2*c.ElectionTimeout, maxElection))
-	c.MemoryBytes = cmp.Or(c.MemoryBytes, 256<<20)
-	c.LogCacheBytes = cmp.Or(c.LogCacheBytes, c.shareOf(logCacheShare))
-	c.SnapshotBytesPerSecond = cmp.Or(c.SnapshotBytesPerSecond, 64<<20)
-	c.ObjectBytesPerSecond = cmp.Or(c.ObjectBytesPerSecond, 1<<30)
-	c.MaxGroups = cmp.Or(c.MaxGroups, 100_000)
-	return c
-}
-
-// Validate reports the first invalid setting, in a sentence. Defaults count as set. The transport decides
-// which addresses are valid: Open checks the addresses that it gives to TCP, and WithTransport takes any.
-// Open checks the files of TLS, too.
-func (c Config) Validate() error {
-	if _, err := c.parseJoinTokens(); err != nil {
-		return err
-	}
-	c = c.withDefaults()
-	switch {
-	case c.ID == raft.None || c.ID == raft.LocalAppendThread || c.ID == raft.LocalApplyThread:
-		return fmt.Errorf("millrace: Config.ID %d is reserved; give each host a different id, starting at 1", c.ID)
-	case c.Dir == "":
-		return errors.New("millrace: Config.Dir is empty; each host needs its own directory")
-	case len(c.Members) == 0:
-		return errors.New("millrace: Config.Members is empty; list the addresses of all hosts, this one's included")
-	case !has(c.Members, c.ID):
-		return fmt.Errorf("millrace: Config.Members has no entry for this host, id %d; list the addresses of all hosts, this one's included", c.ID)
-	case c.Joins && c.Cluster == 0:
-		return errors.New("millrace: Config.Joins is set and Config.Cluster is 0; set it to the number of the cluster, which Host.Cluster tells on its hosts")
-	case c.TLS.validate() != nil:
-		return c.TLS.validate()
-	case c.HeartbeatInterval < minHeartbeat:
-		return fmt.Errorf("millrace: Config.HeartbeatInterval is %v, want at least %v", c.HeartbeatInterval, minHeartbeat)
-	case c.HeartbeatInterval > maxElection:
-		return fmt.Errorf("millrace: Config.HeartbeatInterval is %v, want at most %v", c.HeartbeatInterval, maxElection)
-	case c.ElectionTimeout > maxElection:
-		return fmt.Errorf("millrace: Config.ElectionTimeout is %v, want at most %v", c.ElectionTimeout, maxElection)
-	case c.ElectionTimeout < 2*c.HeartbeatInterval:
-		return fmt.Errorf("millrace: Config.ElectionTimeout is %v, want at least two heartbeat intervals (%v)", c.ElectionTimeout, 2*c.HeartbeatInterval)
-	case c.StallTimeout < c.ElectionTimeout || c.StallTimeout > maxElection:
-		return fmt.Errorf("millrace: Config.StallTimeout is %v, want at least the election timeout (%v) and at most %v", c.StallTimeout, c.ElectionTimeout, maxElection)
-	case c.MemoryBytes < minMemoryBytes:
-		return fmt.Errorf("millrace: Config.MemoryBytes is %d, want at least %d", c.MemoryBytes, minMemoryBytes)
-	case c.MemoryBytes > maxMemoryBytes:
-		return fmt.Errorf("millrace: Config.MemoryBytes is %d, want at most %d", c.MemoryBytes, int64(maxMemoryBytes))
-	case c.LogCacheBytes > maxMemoryBytes:
-		return fmt.Errorf("millrace: Config.LogCacheBytes is %d, want at most %d", c.LogCacheBytes, int64(maxMemoryBytes))
-	case c.SnapshotBytesPerSecond < bulk.BlockBytes || c.SnapshotBytesPerSecond > maxMemoryBytes:
-		return fmt.Errorf("millrace: Config.SnapshotBytesPerSecond is %d, want %d to %d", c.SnapshotBytesPerSecond, bulk.BlockBytes, int64(maxMemoryBytes))
-	case c.ObjectBytesPerSecond < bulk.BlockBytes || c.ObjectBytesPerSecond > maxMemoryBytes:
-		return fmt.Errorf("millrace: Config.ObjectBytesPerSecond is %d, want %d to %d", c.ObjectBytesPerSecond, bulk.BlockBytes, int64(maxMemoryBytes))
-	case leadership.RejectZone(c.Zone) != nil:
-		return fmt.Errorf("millrace: Config.Zone is %.80q: %w", c.Zone, leadership.RejectZone(c.Zone))
-	case c.FlightRecorder.validate() != nil:
-		return c.FlightRecorder.validate()
-	case c.MaxGroups < 1:
-		return fmt.Errorf("millrace: Config.MaxGroups is %d, want at least 1", c.MaxGroups)
-	}
-	for id := range c.Members {
-		if id == raft.None || id == raft.LocalAppendThread || id == raft.LocalApplyThread {
-			return fmt.Errorf("millrace: Config.Members names host %d, which is a reserved id", id)
-		}
-	}
-	for _, id := range sortedIDs(c.ClientAddrs) {
-		switch addr := c.ClientAddrs[id]; {
-		case !has(c.Members, id):
-			return fmt.Errorf("millrace: Config.ClientAddrs names host %d, which is not in Config.Members", id)
-		case len(addr) > maxClientAddrBytes:
-			return fmt.Errorf("millrace: Config.ClientAddrs gives host %d an address of %d bytes, want at most %d", id, len(addr), maxClientAddrBytes)
-		}
-	}
-	if err := c.directory(false).Founding().Introduction(0, 0, strings.Repeat("x", identity.MaxAddrBytes)).Validate(); err != nil {
-		return fmt.Errorf("millrace: other hosts would refuse Config.Members: %w", err)
-	}
-	return nil
-}
-
-// maxClientAddrBytes bounds an address for clients, which may be a URL.
-const maxClientAddrBytes = 1 << 10
-
-// validateAddresses reports an address that TCP cannot use, in a sentence that names the setting.
-func (c Config) validateAddresses() error {
-	c = c.withDefaults()
-	owner := map[string]uint64{}
-	for _, id := range sortedIDs(c.Members) {
-		addr := c.Members[id]
-		host, port, err := splitAddr(addr)
-		endpoint := fmt.Sprintf("%s %d", strings.ToLower(host), port)
-		switch other, taken := owner[endpoint]; {
-		case err != nil:
-			return fmt.Errorf("millrace: Config.Members gives host %d the address %.80q: %w", id, addr, err)
-		case len(c.Members) == 1: // no host dials it
-		case host == "" || net.ParseIP(host).IsUnspecified():
-			return fmt.Errorf("millrace: Config.Members gives host %d the address %q, which other hosts cannot dial; name a host in Config.Members, and the address to listen on in Config.Listen", id, addr)
-		case port == 0:
-			return fmt.Errorf("millrace: Config.Members gives host %d the address %q, and other hosts cannot dial port 0; name the port on which it listens", id, addr)
-		case taken:
-			return fmt.Errorf("millrace: Config.Members gives hosts %d and %d the same address %q; each host needs its own", other, id, addr)
-		}
-		owner[endpoint] = id
-	}
-	if _, _, err := splitAddr(c.Listen); err != nil {
-		return fmt.Errorf("millrace: Config.Listen is %.80q: %w", c.Listen, err)
-	}
-	return nil
-}
-
 func splitAddr(addr string) (host string, port uint16, err error) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -283,14 +168,23 @@ type FlightRecorder struct {
 	Data flight.Data
 }
 
-func (f FlightRecorder) validate() error {
-	switch {
-	case !f.Data.Valid():
-		return fmt.Errorf("millrace: Config.FlightRecorder.Data is %d, want flight.Lengths, flight.Hashes or flight.Payloads", f.Data)
-	case f.Bytes == 0 && f.Data != flight.Lengths:
-		return fmt.Errorf("millrace: Config.FlightRecorder.Data is set to %v, and Bytes is 0, which records nothing; set Bytes, for instance to 67108864", f.Data)
-	case f.Bytes != 0 && (f.Bytes < flight.MinBytes || f.Bytes > maxMemoryBytes):
-		return fmt.Errorf("millrace: Config.FlightRecorder.Bytes is %d, want 0 (off) or %d to %d", f.Bytes, flight.MinBytes, int64(maxMemoryBytes))
-	}
-	return nil
+// TLS says with which certificate a host proves its id to other hosts, and which CAs it trusts. The files
+// are PEM. They may be replaced while the host runs, one by one. The host looks at them every few seconds,
+// and keeps what it has if the new ones are not valid. docs/operate/tls.md says what is checked, and how to
+// replace them.
+type TLS struct {
+	// CertFile has the certificate that names this host's id (transport/cert says how; millrace cert makes
+	// it), and then those between it and the CA, at most 4 together. It must allow clientAuth and serverAuth.
+	CertFile string
+	// KeyFile has the private key, not encrypted.
+	KeyFile string
+	// CAFile has the certificates of all CAs that may name members, at most 64. Two are enough while one
+	// replaces the other.
+	CAFile string
+
+	// Source returns the credentials if they are not in files, which must not be named then. It is called in
+	// Open, and then every few seconds on one goroutine.
+	Source func() (*cert.Credentials, error)
+	// Now is the time with which certificates are compared; default time.Now.
+	Now func() time.Time
 }

@@ -28,15 +28,6 @@ import (
 // Rejected: judging candidates by the durable end of the log. The worker's acknowledgements reach a leader
 // before they reach this core, which could vote against an entry that it has just helped to commit.
 
-// discarding is the group's part.
-type discarding struct {
-	restart          func(applied uint64) error // sets the core of the group
-	forgetAfterTicks int
-	unheard          int    // ticks without a leader, while the disk refuses entries
-	waitsForLane     bool   // the append lane was asked to forget, and has not answered
-	handed           uint64 // the last entry that was handed to the apply lane
-}
-
 // dropMessages drops messages of peers while the group waits for the append lane's answer. A network may lose
 // them too.
 func (f *discarding) dropMessages(in *inputs) {
@@ -66,7 +57,7 @@ func (g *Group) resumeCore() {
 		g.forgetMembers()
 		g.work.wanted.Want(turn.All)
 		g.stretchPromise(0)
-		g.host.reports.events.emit(event.RefusedForgotten{Group: g.id, LastIndex: g.core.node.BasicStatus().LastIndex})
+		g.host.reports.events.Emit(event.RefusedForgotten{Group: g.id, LastIndex: g.core.node.BasicStatus().LastIndex})
 		g.host.env.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", g.core.node.BasicStatus().LastIndex)
 	}
 	g.writes.discarding.waitsForLane, g.writes.discarding.unheard = false, 0

@@ -48,7 +48,7 @@ func (g *comparison) Send(to uint64, record []byte) {
 }
 
 func (g *comparison) Found(d *event.Diverged) {
-	g.host.reports.events.emit(*d)
+	g.host.reports.events.Emit(*d)
 	g.host.env.logger.Error("members have diverged", "group", g.id, "host", g.self, "what", d.String())
 }
 

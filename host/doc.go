@@ -67,9 +67,9 @@ package host
 //   - apply.go and internal/apply take committed entries to the state machine;
 //   - host/internal/proposals answers the client.
 //
-// Types are at the bottom: host.go and group.go declare Host, Group and their parts, and leadership.go has
-// those of who should lead. Above them are open.go, which makes a host, groups.go, which makes a group, and
-// beat.go, which is what a host does by time. Calls go down.
+// Types are at the bottom: host.go declares Host and Group, parts.go what they consist of. Above them are
+// open.go, which makes a host, groups.go, which makes a group, and beat.go, which is what a host does by
+// time. Calls go down.
 //
 // Beside that way: duties.go is what a turn does besides. wiring.go says which part hears of what. receive.go
 // takes in the messages of peers. internal/identity has the founding list, which directory belongs to this

@@ -24,7 +24,7 @@ func (g *Group) fail(err error) {
 		g.leavePulses()
 		g.snapshots.Stop()
 		g.wake() // its next turn answers the clients that still wait
-		g.host.reports.events.emit(event.GroupStopped{Group: g.id, Err: err})
+		g.host.reports.events.Emit(event.GroupStopped{Group: g.id, Err: err})
 		g.reportFailure(err)
 		about := []any{"group", g.id, "host", g.self, "cause", err}
 		if p := (*containment.Panic)(nil); errors.As(err, &p) {
@@ -64,20 +64,6 @@ func (g *Group) abandon() {
 	g.proposals.spaces.close(cause)
 }
 
-// waitsFor names a part that has not released the group.
-func (g *Group) waitsFor() string {
-	switch left := allParts &^ leavingPart(g.life.leaving.done.Load()); {
-	case left&theApplyLanes != 0:
-		return "its state machine, which is in Apply"
-	case left&theTurn != 0:
-		return "its turn"
-	case left&theSnapshotLanes != 0:
-		return "a snapshot, which is being written or read"
-	default:
-		return "the disk"
-	}
-}
-
 // partDone records that a part of the host does nothing for the group any more.
 func (g *Group) partDone(part leavingPart) {
 	for {
@@ -101,16 +87,5 @@ func (g *Group) partDone(part leavingPart) {
 			close(g.life.leaving.gone)
 		}
 		return
-	}
-}
-
-// noteRefusal counts and logs an input that the core refused without a change of its state.
-func (g *Group) noteRefusal(err error) {
-	if err == nil {
-		return
-	}
-	// Powers of two: the first is seen at once, and a flood does not fill the log.
-	if n := g.proposals.refused.Add(1); n&(n-1) == 0 {
-		g.host.env.logger.Warn("input refused", "group", g.id, "host", g.self, "cause", err, "refused", n)
 	}
 }

@@ -1,10 +1,8 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"testing"
 
@@ -48,24 +46,6 @@ func TestEvents(t *testing.T) {
 }
 
 var errBroken = errors.New("the disk is broken")
-
-// A logger that hangs when it is asked whether a level is enabled delays no turn.
-func TestLoggerThatHangsWhenAsked(t *testing.T) {
-	asked, release := make(chan struct{}), make(chan struct{})
-	w := startLogWriter(slog.New(asking{slog.DiscardHandler, func(slog.Level) bool { asked <- struct{}{}; <-release; return false }}), &manualEnv{})
-	w.logger().Info("a line") // returns, or the test hangs
-	go w.RunOnce()
-	<-asked
-	close(release)
-}
-
-// asking is a slog.Handler that asks a function what is enabled.
-type asking struct {
-	slog.Handler
-	enabled func(slog.Level) bool
-}
-
-func (a asking) Enabled(_ context.Context, level slog.Level) bool { return a.enabled(level) }
 
 // A role says why it has changed: a life of one member from its first election to a later term.
 func TestCausesOfRoles(t *testing.T) {

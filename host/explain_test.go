@@ -2,9 +2,10 @@ package host
 
 import (
 	"context"
-	"github.com/millrace/millrace/host/diagnosis"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/host/diagnosis"
 )
 
 // A paused process is a warning: the group is healthy, and the page says both.

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/env"
@@ -21,24 +20,6 @@ import (
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs"
 )
-
-// flightRecorder is the recorder of a host, and the worker that writes a file for each group that stops by
-// itself. A turn never writes it: its disk may be the reason why the group stops. A nil one records nothing.
-type flightRecorder struct {
-	host     *Host
-	recorder *flight.Recorder
-	task     env.Task
-
-	mu      sync.Mutex
-	waiting []stoppedGroup
-	written int
-	files   sync.Mutex // one file is written at a time
-}
-
-type stoppedGroup struct {
-	id    uint64
-	cause error
-}
 
 const (
 	flightFolder = "flight"
@@ -249,3 +230,7 @@ func (a *appender) Write(b []byte) (int, error) {
 	a.at += int64(n)
 	return n, err
 }
+
+// reportFailure tells those who write about it that the group has stopped by itself, or has halted its
+// machine.
+func (g *Group) reportFailure(cause error) { g.host.reports.flight.groupStopped(g.id, cause) }

@@ -132,7 +132,7 @@ func (g *Group) commitFounding(through uint64) {
 	g.publishFounding()
 	g.members.founding.Forget()
 	if isNews {
-		g.host.reports.events.emit(event.GroupFounded{Group: g.id})
+		g.host.reports.events.Emit(event.GroupFounded{Group: g.id})
 		g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", g.memberIDs())
 	}
 }
@@ -148,18 +148,6 @@ func (g *Group) setBound() {
 		g.countUnfounded(g.members.founding.Bound() == nil)
 	}
 	g.setRefuses()
-}
-
-// countUnfounded counts the group among those for which hosts must meet, or not. For the first one the host
-// greets the others at once, so that the last host that comes does not cost a heartbeat interval.
-func (g *Group) countUnfounded(is bool) {
-	switch {
-	case !g.members.founding.Count(is):
-	case !is:
-		g.host.network.handshakes.Unfounded.Add(-1)
-	case g.host.network.handshakes.Unfounded.Add(1) == 1:
-		g.host.greetUnmet()
-	}
 }
 
 // advanceFounding takes the next step of the founding, if this member leads or is the first to campaign.

@@ -1,10 +1,6 @@
 package host
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/millrace/millrace/host/pipeline"
@@ -61,49 +57,6 @@ type GroupConfig struct {
 	MaxCommandBytes int
 }
 
-func (g GroupConfig) withDefaults(c Config) GroupConfig {
-	if len(g.Members) == 0 {
-		g.Members = sortedIDs(c.Members)
-	}
-	g.Members = slices.Clone(g.Members)
-	slices.Sort(g.Members)
-	g.MaxAppendBytes = cmp.Or(g.MaxAppendBytes, min(1<<20, c.largestAppend()))
-	g.MaxCommandBytes = cmp.Or(g.MaxCommandBytes, min(8<<20, c.largestCommand()))
-	return g
-}
-
-// Validate reports the first setting that OpenGroup would refuse on a host with this configuration.
-func (g GroupConfig) Validate(c Config) error {
-	c = c.withDefaults()
-	return g.withDefaults(c).validate(c)
-}
-
-// validate is Validate. Both configurations have their defaults.
-func (g GroupConfig) validate(c Config) error {
-	switch most := c.largestCommand(); {
-	case g.ID == 0:
-		return errors.New("millrace: a group has the ID 0; number the groups of a cluster from 1")
-	case len(slices.Compact(slices.Clone(g.Members))) < len(g.Members):
-		return fmt.Errorf("millrace: Members of group %d is %v, which names a host twice", g.ID, g.Members)
-	case g.MaxAppendBytes < 1 || g.MaxAppendBytes > c.largestAppend():
-		return fmt.Errorf("millrace: MaxAppendBytes of group %d is %d, want 1 to %d; an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (%d) for messages", g.ID, g.MaxAppendBytes, c.largestAppend(), c.MemoryBytes)
-	case g.MaxCommandBytes < 1 || g.MaxCommandBytes > most:
-		return fmt.Errorf("millrace: MaxCommandBytes of group %d is %d, want 1 to %d; a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (%d)", g.ID, g.MaxCommandBytes, most, c.MemoryBytes)
-	}
-	if err := g.Snapshots.validate(g.ID, c); err != nil {
-		return err
-	}
-	if err := g.Placement.Validate(); err != nil {
-		return err
-	}
-	for _, id := range g.Members {
-		if !has(c.Members, id) {
-			return fmt.Errorf("millrace: Members of group %d names host %d, which is not in Config.Members; give its address there, or leave it out", g.ID, id)
-		}
-	}
-	return nil
-}
-
 // core returns the configuration of the group's core.
 func (g GroupConfig) core(c Config, storage raft.Storage, seed uint64, p pipeline.Pipeline) raft.Config {
 	async := p.AsyncStorageWrites()
@@ -156,17 +109,4 @@ type SnapshotPolicy struct {
 	KeepBytes int64
 	// Disabled means that no snapshot is taken except by TakeSnapshot.
 	Disabled bool
-}
-
-// validate says what is wrong with a policy, or returns nil.
-func (p SnapshotPolicy) validate(group uint64, c Config) error {
-	switch {
-	case p.LogBytes < 0:
-		return fmt.Errorf("millrace: SnapshotPolicy.LogBytes of group %d is %d, want at least 0, which stands for the default", group, p.LogBytes)
-	case p.KeepBytes < 0:
-		return fmt.Errorf("millrace: SnapshotPolicy.KeepBytes of group %d is %d, want at least 0, which stands for the default", group, p.KeepBytes)
-	case p.Every != 0 && (p.Every < c.HeartbeatInterval || p.Every > maxSnapshotEvery):
-		return fmt.Errorf("millrace: SnapshotPolicy.Every of group %d is %v, want 0, or %v (a heartbeat interval) to %v", group, p.Every, c.HeartbeatInterval, maxSnapshotEvery)
-	}
-	return nil
 }

@@ -162,19 +162,6 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	return g, nil
 }
 
-// Group returns an open group, or nil.
-func (h *Host) Group(id uint64) *Group { return h.groups.get(id) }
-
-// Groups returns the ids of the open groups, in ascending order.
-func (h *Host) Groups() []uint64 {
-	all := h.groups.all()
-	ids := make([]uint64, len(all))
-	for i, g := range all {
-		ids[i] = g.id
-	}
-	return ids
-}
-
 // Close closes the group on this host and leaves its log as it is, so that it can be opened again. First
 // every waiting client is answered; then the host releases the group. What waits for the disk is not written,
 // as in a crash. If ctx ends earlier, Close returns an error that names what hangs, and the group cannot be

@@ -4,19 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/millrace/millrace/host/outcome"
 )
-
-// groupTable holds the groups of a host that are open, or on their way to it or from it. It holds the ids
-// of those that were removed, which the log remembers.
-type groupTable struct {
-	mu      sync.RWMutex
-	open    map[uint64]*Group // nil: being opened
-	removed map[uint64]bool   // for good
-	closed  bool
-}
 
 // init makes an empty table, with the ids of the groups that were removed.
 func (t *groupTable) init(removed []uint64) {
@@ -96,4 +86,17 @@ func (t *groupTable) close() []*Group {
 	t.closed = true
 	t.mu.Unlock()
 	return t.all()
+}
+
+// Group returns an open group, or nil.
+func (h *Host) Group(id uint64) *Group { return h.groups.get(id) }
+
+// Groups returns the ids of the open groups, in ascending order.
+func (h *Host) Groups() []uint64 {
+	all := h.groups.all()
+	ids := make([]uint64, len(all))
+	for i, g := range all {
+		ids[i] = g.id
+	}
+	return ids
 }

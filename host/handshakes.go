@@ -240,3 +240,15 @@ func (h *Host) askIfAlive(id uint64, now int64) {
 		h.greet(id, greetsAsk)
 	}
 }
+
+// countUnfounded counts the group among those for which hosts must meet, or not. For the first one the host
+// greets the others at once, so that the last host that comes does not cost a heartbeat interval.
+func (g *Group) countUnfounded(is bool) {
+	switch {
+	case !g.members.founding.Count(is):
+	case !is:
+		g.host.network.handshakes.Unfounded.Add(-1)
+	case g.host.network.handshakes.Unfounded.Add(1) == 1:
+		g.host.greetUnmet()
+	}
+}

@@ -5,18 +5,23 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/admin"
+	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/apply"
-	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/examination"
-	"github.com/millrace/millrace/host/internal/identity"
-	"github.com/millrace/millrace/host/internal/members"
-	"github.com/millrace/millrace/host/internal/objects"
-	"github.com/millrace/millrace/host/internal/peers"
+	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/plans"
-	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/internal/reports"
 	"github.com/millrace/millrace/host/internal/sched"
-	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/internal/storage"
+	"github.com/millrace/millrace/host/internal/turn"
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
 )
@@ -85,90 +90,271 @@ type memberChanges struct {
 	placer     placer       // hand-overs for placement
 }
 
-// transfers are those of a host, of its two kinds of content. A snapshot is not removed while it is sent,
-// and the log behind it is kept, since the receiver needs it next. If that becomes too much
-// (bulk.MinPinnedLog), the transfer ends with an event, and the log goes.
-type transfers struct {
-	bulk.Transfers
-	snapshots *bulk.Class
-	objects   objects.Fetches
-}
-
 // hostReports is what others see of a host.
 type hostReports struct {
-	events    *events
-	logWriter *logWriter
-	hook      *hook         // nil: there is none
+	events    *reports.Events
+	logWriter *reports.LogWriter
+	hook      *reports.Hook // nil: there is none
 	admin     *admin.Server // the same
 	watch     examination.Watch
 	flight    *flightRecorder // nil: there is none
-}
-
-// hostTrust says which directory this is, whom it admits, and with which key.
-type hostTrust struct {
-	directory *identity.Directory
-	admission *identity.Admission
-	authority authority
-	keys      members.Keys
-	tokens    plans.Tokens // that this host was given
-}
-
-// hostNetwork is the way to other hosts.
-type hostNetwork struct {
-	transport  Transport
-	ownTCP     bool // the transport is not WithTransport's
-	peers      peers.Book
-	handshakes peers.Handshakes
-	pulses     *pulse.Sender
-	heard      *pulse.Receiver
-	asked      []pulse.Question // scratch memory of answerLeaders
-
-	strays      atomic.Uint64 // messages for groups that are not open here
-	frames      atomic.Uint64 // of forwarded commands, so far
-	readNumbers atomic.Uint64 // of questions about reads, so far, in all groups (read.go)
 }
 
 // inbound is the host as its transport sees it: transport.Receiver. It is a type of its own so that a user's
 // Host does not export what only the transport may call.
 type inbound Host
 
-// shutdown is the end of a host. All waiting clients are answered before it begins, because a client must not
-// hang when a disk does. The parts that may be in the middle of work are asked to stop. When all have
-// stopped, and so nothing can write to the log any more, the log is closed.
-//
-// A disk or a state machine may hang forever, and no call can end that. So each caller of Close waits only as
-// long as its context allows. A part that hangs is left behind and keeps the directory locked; if it ever
-// returns, the shutdown continues.
-type shutdown struct {
-	done chan struct{} // closed when everything has stopped
+// Group is one replicated log on this host: the core, the pipeline that carries out what the core wants, and
+// its queues to the lanes of the host. Its shard runs its turns. Each turn takes what is in the inbox, steps
+// it, and handles one Ready. Only the turn touches the core.
+type Group struct {
+	member // who it is
+
+	seat       sched.Seat      // its place in its shard
+	inbox      inbox           // what has come for its next turn
+	core       groupCore       // the core, owned by the turn
+	work       groupWork       // what its turn works on
+	proposals  groupProposals  // clients, from the door to the answer
+	reads      groupReads      // reads and the lease
+	writes     groupWrites     // to the log
+	machine    groupMachine    // to the state machine
+	members    groupMembers    // who counts
+	snapshots  groupSnapshots  // in place of entries
+	leadership groupLeadership // who should lead
+	pulse      groupPulse      // heartbeats while it is quiet
+	life       groupLife       // whether it lives, and what is seen of it
+}
+
+// member says which member of which group this is. It does not change.
+type member struct {
+	id, self uint64
+	host     *Host
+	config   GroupConfig
+}
+
+// adminPlans are the plans that programs have made over the admin socket: an operator looks at a plan,
+// and then names it. They are in memory only, and the oldest go; a plan that was begun is in the log. An
+// execution belongs to the host and not to the connection, so it goes on when the program is interrupted.
+type adminPlans struct {
+	mu   sync.Mutex
+	made []*adminPlan // the latest last
+}
+
+type adminPlan struct {
+	id        membership.PlanID
+	group     *Group
+	plan      *MemberPlan
+	execution *Execution // nil: it was not begun
+}
+
+// hostClock is the clock of a host: it tells the shards how many ticks have passed, and calls everything else
+// that happens by time. While nothing is due between two heartbeats it is calm: it beats at heartbeats only,
+// since waking an idle process costs more than what it does then. A group that is woken ends that.
+type hostClock struct {
+	*metronome
+	host   *Host
+	ticker env.Ticker
+	calm   atomic.Bool
+	at     atomic.Pointer[moment] // as of the last beat
+	pauses pausesSeen
+
+	// Owned by beat.
+	ticks, missed int64
+	beats         int64 // heartbeat intervals
+}
+
+// flightRecorder is the recorder of a host, and the worker that writes a file for each group that stops by
+// itself. A turn never writes it: its disk may be the reason why the group stops. A nil one records nothing.
+type flightRecorder struct {
+	host     *Host
+	recorder *flight.Recorder
+	task     env.Task
 
 	mu      sync.Mutex
-	running []*part // were asked to stop and have not
-	errs    []error
+	waiting []stoppedGroup
+	written int
+	files   sync.Mutex // one file is written at a time
 }
 
-// part is something that can be asked to stop, and returns when it has. Its doing says what it may be in
-// the middle of. It is asked when a caller of Close gives up.
-type part struct {
-	doing func() string
-	stop  func() error
+// groupTable holds the groups of a host that are open, or on their way to it or from it. It holds the ids
+// of those that were removed, which the log remembers.
+type groupTable struct {
+	mu      sync.RWMutex
+	open    map[uint64]*Group // nil: being opened
+	removed map[uint64]bool   // for good
+	closed  bool
 }
 
-func joined(stop func()) func() error {
-	return func() error { stop(); return nil }
+// placer is the part of a host in placement: it decides which groups that lead here should be led elsewhere.
+// It works in steps, one after the other, and in none does it do more than maxLooks looks and begin more than
+// maxWishes hand-overs:
+//
+//	ask    every host that is heard how much it leads, in which zone it is, and whether it is fit to lead
+//	look   an election timeout later: at each group that leads here, maxLooks of them in a heartbeat interval
+//	wait   an election timeout, so that the next answers count what was handed over
+//
+// # Why balance ends
+//
+// A group goes to a host only if that leads at least two fewer, so each hand-over alone makes the sum of the
+// squares of the leads smaller, and there is an end. Hosts act at the same time, so the sum of what all of
+// them give must not be more than one host lacks: each gives a share of the difference (quotas), and at least
+// one. With one each, a host may get as many too many as there are others; then it alone gives, one at a
+// time. Answers are of the present survey, and what is given in a survey counts at once.
+//
+// A host that wants to move nothing costs nothing: without Placement, and with balance off or less than two
+// groups that lead, it asks nothing.
+//
+// Rejected: loads in the pulses. Every host would send them, always, and a pulse that was changed by them
+// would be no cheap one any more. Rejected: one host that balances all. It must be elected, and know the
+// members of groups that it has no part in.
+type placer struct {
+	host    *Host
+	balance atomic.Bool
+	stops   atomic.Int64  // a caller of HandOver is about to stop this host: until a tick that was not missed
+	begun   atomic.Uint64 // hand-overs for placement, so far
+
+	mu      sync.Mutex
+	led     sched.Ring[*Group] // groups that lead here; the one that was looked at longest ago is first
+	prefers int                // of them, those with a Placement
+	number  uint64             // of the latest question
+	loads   map[uint64]leadership.Load
+	asked   bool  // the next step is to look
+	next    int64 // the tick of the next step; ticks that were missed do not count
+	left    int   // groups that this survey has not looked at
+	survey        // of the looks under way
 }
 
-func fixed(text string) func() string { return func() string { return text } }
-
-// hostShutdown is how a host ends.
-type hostShutdown struct {
-	shutdown
-	closing atomic.Bool // Close was called
+type stoppedGroup struct {
+	id    uint64
+	cause error
 }
 
-// hostBulk is what is long: snapshots and objects, made, installed and sent.
-type hostBulk struct {
-	snapshotLanes snapshots.Lanes
-	transfers     transfers
-	uninstalled   map[uint64]error // why received snapshots of groups could not be installed; it is not changed after Open
+// wish is what a survey wants a group to do: to hand over to one of some members, the best first.
+type wish struct {
+	group *Group
+	to    []target
+	began int64 // tick of the turn that has taken it
+
+	marked int64  // tick at which the end of the log was noted,
+	goal   uint64 // and that
+}
+
+// groupPlacing is a group's part in placement.
+type groupPlacing struct {
+	preference atomic.Pointer[Placement]        // nil: all members are equal
+	recent     atomic.Pointer[leadership.Moves] // nil: none
+	behind     atomic.Pointer[string]           // why the latest wish was not carried out; nil: it was
+
+	led     sched.Place[*Group] // guarded by the lock of the placer,
+	prefers bool                // as this: it is counted there
+
+	wish *wish // under way; owned by the turn
+}
+
+// Transfer is a leadership that is handed over because a caller wants it (Group.StartTransfer). It rests on
+// the transfer of the core. The leader takes no commands, brings the target's log up to its own, and tells
+// the target to campaign. After an election timeout the leader gives up and leads again. The group answers
+// in its turns, so nothing here waits.
+//
+// A transfer has ended well when this host knows another leader. Until then it does not: that the order to
+// campaign has left says nothing about the votes.
+type Transfer struct {
+	to    uint64
+	group *Group
+
+	mu   sync.Mutex
+	done chan struct{} // closed with the outcome
+	err  error
+	is   bool
+
+	// Owned by the turn.
+	target uint64 // that was asked of the core; 0: not yet
+	term   uint64 // in which it was
+	at     int64  // tick
+}
+
+// appliedRecord is a question of a leader, or a member's answer, in a body of kind transport.Control. Its
+// numbers are uvarints:
+//
+//	question  16 │ group │ term │ number
+//	answer    17 │ group │ term │ number of the question │ applied index
+type appliedRecord struct {
+	from                uint64 // the sender, as its connection says; not in the record
+	group, term, number uint64
+	applied             uint64
+}
+
+// inbox holds everything that waits for a group's turn: commands of clients, messages of peers, answers of
+// the lanes. Any goroutine may put, and wakes the group after that; only the group takes.
+//
+// It is bounded in bytes, by budgets of the host: beyond them, Propose answers ErrOverloaded, and messages
+// are dropped. Answers of the lanes are never dropped; there are only as many as the group has given out
+// work.
+type inbox struct {
+	memory *memory
+	now    func() time.Duration // the clock of the host
+
+	commands atomic.Int64 // that wait; 0 spares those who look the lock
+
+	mu            sync.Mutex
+	closed        bool
+	waiting       inputs
+	holds         bool // commands stay here for now: the group may be founded before long (founding.go)
+	proposalBytes int64
+	forwardBytes  int64
+	messageBytes  int64
+}
+
+// inputs is one turn's worth.
+type inputs struct {
+	campaign    bool
+	handOver    bool
+	transfer    *Transfer        // nil: none was asked for
+	wish        *wish            // of placement; nil: none
+	fetched     []storage.Result // of the readers
+	excepted    bool             // a follower is not covered by a pulse
+	forgot      appendlane.Outcome
+	answers     []raftpb.Message // of the lanes
+	messages    []raftpb.Message // of peers
+	unreachable []uint64
+	questions   []appliedRecord // of a leader (stuckapply.go), one of each host at most,
+	applied     []appliedRecord // and answers to this one's
+	proposals   []proposals.Proposal
+	since       time.Duration       // when the first of the proposals came
+	forwards    []proposals.Frame   // commands of hosts that do not lead,
+	refusals    []proposals.Refusal // and refusals of what this one has forwarded
+	snapshots   []snapshotStatus    // of transfers that have ended
+	replaced    []uint64            // peers that come with another directory than before
+}
+
+// snapshotStatus is how a transfer to a member has ended, for the core.
+type snapshotStatus struct {
+	member uint64
+	status raft.SnapshotStatus
+}
+
+// groupLeadership is what a group knows of who should lead it. The turn owns what is not atomic.
+type groupLeadership struct {
+	stalls     stalls
+	slow       leadership.SlowMembers
+	resume     leadership.Resume
+	lateOrders lateOrders
+	quietLead  quietLead
+	placing    groupPlacing // its own comments say who owns what
+	transfer   *Transfer    // under way, and owned by the turn; nil: none
+
+	staysLeader atomic.Bool // it was asked to hand over, and cannot
+}
+
+// groupWork is what a turn works on. The turn owns it.
+type groupWork struct {
+	taken    inputs
+	outgoing outbox.Batches
+	held     outbox.CommitDelay
+	entries  []raftpb.Entry // scratch for proposals
+	ordered  bool           // it was told to campaign, in this turn
+	wanted   turn.Wanted    // duties
+	dutiesAt moment         // of the last turn,
+	bearing  bearing        // and what it was when a duty was called last
+	releases bool           // a duty lets commands go, so another turn must follow
 }

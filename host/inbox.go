@@ -2,62 +2,14 @@ package host
 
 import (
 	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
-
-// inbox holds everything that waits for a group's turn: commands of clients, messages of peers, answers of
-// the lanes. Any goroutine may put, and wakes the group after that; only the group takes.
-//
-// It is bounded in bytes, by budgets of the host: beyond them, Propose answers ErrOverloaded, and messages
-// are dropped. Answers of the lanes are never dropped; there are only as many as the group has given out
-// work.
-type inbox struct {
-	memory *memory
-	now    func() time.Duration // the clock of the host
-
-	commands atomic.Int64 // that wait; 0 spares those who look the lock
-
-	mu            sync.Mutex
-	closed        bool
-	waiting       inputs
-	holds         bool // commands stay here for now: the group may be founded before long (founding.go)
-	proposalBytes int64
-	forwardBytes  int64
-	messageBytes  int64
-}
-
-// inputs is one turn's worth.
-type inputs struct {
-	campaign    bool
-	handOver    bool
-	transfer    *Transfer        // nil: none was asked for
-	wish        *wish            // of placement; nil: none
-	fetched     []storage.Result // of the readers
-	excepted    bool             // a follower is not covered by a pulse
-	forgot      appendlane.Outcome
-	answers     []raftpb.Message // of the lanes
-	messages    []raftpb.Message // of peers
-	unreachable []uint64
-	questions   []appliedRecord // of a leader (stuckapply.go), one of each host at most,
-	applied     []appliedRecord // and answers to this one's
-	proposals   []proposals.Proposal
-	since       time.Duration       // when the first of the proposals came
-	forwards    []proposals.Frame   // commands of hosts that do not lead,
-	refusals    []proposals.Refusal // and refusals of what this one has forwarded
-	snapshots   []snapshotStatus    // of transfers that have ended
-	replaced    []uint64            // peers that come with another directory than before
-}
 
 func (in *inputs) reset() {
 	clear(in.fetched)
@@ -397,21 +349,6 @@ func (b *inbox) putWish(w *wish) {
 	if !b.closed {
 		b.waiting.wish = w
 	}
-}
-
-func (g *Group) noteDropped(n int, why string) {
-	before := g.proposals.dropped.Add(uint64(n)) - uint64(n)
-	// Once for each power of two that is passed.
-	if after := before + uint64(n); before == 0 || before^after > before {
-		g.host.reports.events.emit(event.MessagesDropped{Group: g.id, Count: after, Cause: why})
-		g.host.env.logger.Warn("messages dropped", "group", g.id, "host", g.self, "why", why, "dropped", after)
-	}
-}
-
-// snapshotStatus is how a transfer to a member has ended, for the core.
-type snapshotStatus struct {
-	member uint64
-	status raft.SnapshotStatus
 }
 
 // putTransfer leaves a transfer for the next turn. One that waits there already is replaced.

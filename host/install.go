@@ -70,7 +70,7 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	g.work.wanted.Want(turn.All)
 	g.snapshots.Publish(p)
 	g.snapshots.Installing.Store(false) // a take looks at it first (snapshots.Group.Capture)
-	g.host.reports.events.emit(event.SnapshotInstalled{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
+	g.host.reports.events.Emit(event.SnapshotInstalled{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
 	g.host.env.logger.Info("a snapshot is installed", "group", g.id, "host", g.self, "snapshot", p.ID.String(), "bytes", p.Bytes)
 	g.snapshots.EndTransfer(p)
 }

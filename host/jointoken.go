@@ -2,16 +2,13 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/vfs"
 )
 
 // JoinTokenOptions say what a join token allows. The zero value lets any new host become a voter within an
@@ -97,65 +94,6 @@ func (j *JoinToken) text() string {
 	t := j.token
 	t.Expires = time.Duration(j.expires.Load())
 	return t.String()
-}
-
-// parseJoinTokens reads the tokens of the configuration, and completes it with what they say.
-func (c *Config) parseJoinTokens() (t plans.Tokens, err error) {
-	if len(c.JoinTokens) > plans.MaxTokens {
-		return t, fmt.Errorf("millrace: JoinTokens has %d tokens, want at most %d", len(c.JoinTokens), plans.MaxTokens)
-	}
-	for i, text := range c.JoinTokens {
-		j, err := plans.ParseToken(text)
-		if err != nil {
-			return t, fmt.Errorf("millrace: join token %d: %w", i+1, err)
-		}
-		if c.Cluster != 0 && c.Cluster != j.Cluster {
-			return t, fmt.Errorf("millrace: join token %d is for cluster %d, and Config.Cluster, or another token, is for cluster %d; leave Config.Cluster out, and give a host tokens of one cluster only", i+1, j.Cluster, c.Cluster)
-		}
-		c.Cluster, c.Joins = j.Cluster, true
-		t = append(t, j)
-	}
-	return t, nil
-}
-
-// rejectTokens says why the tokens cannot be used as this host is configured, or returns nil.
-func (c Config) rejectTokens(t plans.Tokens) error {
-	for i, j := range t {
-		switch pinned := j.CA != [32]byte{}; {
-		case c.TLS == nil && pinned:
-			return fmt.Errorf("millrace: join token %d is of a cluster that uses TLS, and Config.TLS is not set; give this host a certificate (millrace cert)", i+1)
-		case c.TLS != nil && !pinned:
-			return fmt.Errorf("millrace: join token %d is of a cluster without TLS, and Config.TLS is set; leave it out, or make the token on a member with TLS", i+1)
-		case c.TLS != nil:
-			found, err := c.TLS.load()
-			if err != nil {
-				return fmt.Errorf("millrace: Config.TLS of host %d: %w", c.ID, err)
-			}
-			if !found.Trusts(j.CA) {
-				return fmt.Errorf("millrace: join token %d is of a cluster whose CA has the key %x, and Config.TLS trusts %s; the CA file is that of another cluster, or the token was made before the CA was replaced; use the CA of the cluster, or make another token", i+1, j.CA[:8], found.RootsText())
-			}
-		}
-		if addr, is := c.exposed(); is && c.TLS == nil {
-			return fmt.Errorf("millrace: join token %d cannot be used without TLS, because %s is not on this machine: who listens there could join in place of this host; set Config.TLS", i+1, addr)
-		}
-	}
-	return nil
-}
-
-// dropSpent leaves out tokens that cannot be used as this host is configured, because of rejected, if they
-// have done their work: the directory has started in the cluster of the tokens. A token may stay set for
-// years, while a cluster gets TLS, or replaces its CA. Otherwise dropSpent returns rejected. given is the
-// configuration without what the tokens say.
-func (c Config) dropSpent(given Config, fsys vfs.FS, rejected error) (Config, error) {
-	have, found, err := identity.Read(fsys, c.Dir)
-	if err != nil || !found || have.Cluster != c.Cluster {
-		return c, rejected
-	}
-	if started, err := identity.HasStarted(fsys, identity.LogDir(c.Dir)); err != nil || !started {
-		return c, errors.Join(rejected, err)
-	}
-	c.Joins = given.Joins
-	return c, nil
 }
 
 // Prove implements transport.Prover: this host has the tokens of groups that have not added it yet.

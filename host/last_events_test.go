@@ -2,21 +2,23 @@ package host
 
 import (
 	"context"
-	"github.com/millrace/millrace/host/event"
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/reports"
 )
 
 // A sequence of events ends with the host, and not before its last event: here one that is emitted between
 // the reader's look at an empty backlog and its wait.
 func TestEventsEndWithTheLast(t *testing.T) {
-	h := &Host{reports: hostReports{events: new(events)}, shutdown: hostShutdown{shutdown: shutdown{done: make(chan struct{})}}}
+	h := &Host{reports: hostReports{events: new(reports.Events)}, shutdown: hostShutdown{shutdown: shutdown{done: make(chan struct{})}}}
 	ends := &waitsOnce{Context: t.Context()}
 	for range 64 { // select chooses at random
 		sequence, got := h.Events(ends), 0
 		ends.once, ends.first = sync.Once{}, func() {
-			h.reports.events.emit(event.DiskFull{})
+			h.reports.events.Emit(event.DiskFull{})
 			close(h.shutdown.done)
 		}
 		for range sequence {
@@ -45,15 +47,11 @@ func (w *waitsOnce) Done() <-chan struct{} {
 
 // A sequence that is never read is forgotten when its context ends, and one that was read, when it ends.
 func TestSequencesAreForgotten(t *testing.T) {
-	h := &Host{reports: hostReports{events: new(events)}, shutdown: hostShutdown{shutdown: shutdown{done: make(chan struct{})}}}
+	h := &Host{reports: hostReports{events: new(reports.Events)}, shutdown: hostShutdown{shutdown: shutdown{done: make(chan struct{})}}}
 	ctx, cancel := context.WithCancel(t.Context())
 	h.Events(ctx)
-	h.reports.events.emit(event.DiskFull{})
-	listeners := func() int {
-		h.reports.events.mu.Lock()
-		defer h.reports.events.mu.Unlock()
-		return len(h.reports.events.listeners)
-	}
+	h.reports.events.Emit(event.DiskFull{})
+	listeners := h.reports.events.Listeners
 	if n := listeners(); n != 1 {
 		t.Fatalf("%d listeners, want 1", n)
 	}
@@ -62,7 +60,7 @@ func TestSequencesAreForgotten(t *testing.T) {
 		runtime.Gosched() // the context calls its functions on goroutines of their own
 	}
 	sequence := h.Events(t.Context())
-	h.reports.events.emit(event.DiskFull{})
+	h.reports.events.Emit(event.DiskFull{})
 	for range sequence {
 		break
 	}

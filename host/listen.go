@@ -58,7 +58,7 @@ func (c Config) explainListen(listens bool, err error) error {
 // can name any member. It is a cause only while the member is not heard: then its certificate, or this
 // host's, is the likely reason.
 func (h *Host) tlsEvent(e tcp.TLSEvent) {
-	h.reports.events.emit(event.TLSEvent{TLSEvent: e})
+	h.reports.events.Emit(event.TLSEvent{TLSEvent: e})
 	if refused, ok := e.(tcp.CertificateRefused); ok && h.network.handshakes.Of(refused.Peer) != nil {
 		h.reports.watch.RecordCertificate(refused.Peer, examination.Certificate{ByPeer: refused.ByPeer, Remote: refused.Remote, Err: refused.Err}, h.clock.livedAtBeat(), h.config.bounds().Refused())
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/identity"
-	"github.com/millrace/millrace/host/internal/objects"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
@@ -32,13 +31,6 @@ func Commands(m statemachine.CommandMachine, o statemachine.CommandOptions) stat
 		o.Sessions.MaxResultBytes = 0
 	}
 	return &apply.Commands{Machine: m, Options: o}
-}
-
-// groupMachine is the way of a group to its state machine.
-type groupMachine struct {
-	apply      *apply.Queue
-	divergence divergence.Comparison
-	objects    *objects.Keeper // nil: there are none
 }
 
 // openMachine makes the queue of a group, whose log is there and not yet applied.
@@ -153,7 +145,7 @@ func (g *snapshotGroup) passage(p *snapshots.Published) *apply.Passage {
 		Passed: func() {
 			(*Group)(g).overtake(p)
 			g.snapshots.Publish(p)
-			g.host.reports.events.emit(event.SnapshotPassed{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
+			g.host.reports.events.Emit(event.SnapshotPassed{Group: g.id, Index: p.ID.Index, Bytes: p.Bytes})
 			g.snapshots.EndTransfer(p)
 		},
 		Drop: func() { g.snapshots.EndTransfer(p) },

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/transport"
 )
@@ -45,11 +44,6 @@ func (c Config) queueBytes() int {
 	return int(min(max(c.shareOf(sendShare)/peers, int64(c.largestCommand())+1<<20), transport.DefaultQueueBytes))
 }
 
-// memory is the budgets of a host.
-type memory struct {
-	waiting, proposed, received, writing budget.Budget
-}
-
 func (m *memory) init(c Config) {
 	m.waiting.Max = c.shareOf(waitingShare)
 	m.proposed.Max = c.shareOf(proposedShare)
@@ -70,12 +64,6 @@ type MemoryStats struct {
 
 // MemoryUse is one use.
 type MemoryUse struct{ Used, Share int64 }
-
-// hostMemory is what may wait, in bytes, and who waits.
-type hostMemory struct {
-	memory
-	waiters proposals.Pool
-}
 
 const (
 	// The bounds on what is under way to one follower, and to the state machine. The bound in messages is

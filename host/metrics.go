@@ -262,7 +262,7 @@ func (h *Host) Metrics() HostMetrics {
 	now := h.clock.lived()
 	m := HostMetrics{
 		Host: h.config.ID, Memory: h.Memory(), Log: h.LogStats(), Transport: h.TransportStats(),
-		EventsDropped: h.reports.events.dropped.Load(), LogLinesDropped: h.reports.logWriter.dropped.Load(), Strays: h.network.strays.Load(),
+		EventsDropped: h.reports.events.Dropped(), LogLinesDropped: h.reports.logWriter.Dropped(), Strays: h.network.strays.Load(),
 		Placed: h.changes.placer.begun.Load(),
 	}
 	for _, code := range diagnosis.Codes() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/internal/reports"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -113,10 +114,10 @@ func TestHostMetrics(t *testing.T) {
 	if m.Lanes.Turns == 0 || m.Lanes.AppendWork == 0 || m.Lanes.ApplyLanes == 0 || m.Lanes.ApplyHung != 0 || m.Log.Appends == 0 {
 		t.Errorf("lanes: %+v, log %+v", m.Lanes, m.Log)
 	}
-	for i := range 2 * maxBacklog {
-		l.reports.logWriter.logger().Info(fmt.Sprint(i))
+	for i := range 2 * reports.MaxBacklog {
+		l.reports.logWriter.Logger().Info(fmt.Sprint(i))
 	}
-	if have := l.Host.Metrics().LogLinesDropped; have < maxBacklog {
+	if have := l.Host.Metrics().LogLinesDropped; have < reports.MaxBacklog {
 		t.Errorf("%d lines dropped", have)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/reports"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
@@ -53,12 +54,12 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if c.AdminSocket && e.fs != vfs.OS() {
 		return nil, errors.New("millrace: Config.AdminSocket makes a socket in Config.Dir, and WithFS has replaced the machine's filesystem; leave one of them out")
 	}
-	events, writer := new(events), startLogWriter(e.logger, e.env.Scheduler)
+	events, writer := new(reports.Events), reports.StartLogWriter(e.logger, e.env.Scheduler)
 	undo = append(undo, writer)
-	e.logger = writer.logger()
-	var hook *hook
+	e.logger = writer.Logger()
+	var hook *reports.Hook
 	if e.hook != nil {
-		hook = startHook(events, e.env.Scheduler, e.logger, e.hook)
+		hook = reports.StartHook(events, e.env.Scheduler, e.logger, e.hook)
 		undo = append(undo, hook)
 	}
 	switch {
@@ -91,7 +92,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		SegmentBytes: c.SegmentBytes,
 		CacheBytes:   c.LogCacheBytes,
 		Logger:       e.logger,
-		Events:       func(what wal.Event) { events.emit(event.LogEvent{Event: what}) },
+		Events:       func(what wal.Event) { events.Emit(event.LogEvent{Event: what}) },
 	}
 	if e.openLog == nil {
 		if err := logConfig.options().Validate(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
@@ -16,26 +15,6 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/transport"
 )
-
-// A plan is in the log, and the leader of the group carries it out: it proposes one stage after the other,
-// each when it may be. So a plan continues when its caller ends, and when another member leads.
-//
-//	entry plan      begins it (Group.Execute)
-//	stage           an entry that changes the configuration. It is proposed when the stage before is in force
-//	                and the core has left its joint configuration; when every learner that the stage promotes
-//	                has caught up; and when the members that were heard lately are a quorum afterwards, too
-//	entry end       ends it, when all is in force: a quorum holds durably that it is (membership.Roster.End)
-//	entry cancel    ends it before. What is in force stays
-//
-// A leader whose own vote a stage takes hands its leadership over first, and its successor goes on.
-type planned struct {
-	// Owned by the turn.
-	catchUp plans.CatchUp
-	asked   int64 // tick at which another member was offered the leadership
-	waits   atomic.Pointer[string]
-
-	requests plans.Requests // that wait for a turn
-}
 
 // advancePlan is a duty: while this member leads, it is wanted for as long as a plan or a joint
 // configuration is in force, or a host waits to join.

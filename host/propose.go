@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
-	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 )
@@ -125,25 +123,6 @@ func (p Pending) Poll() (r outcome.Receipt, done bool, err error) {
 		return outcome.Receipt{}, false, nil
 	}
 	return p.w.Outcome.Receipt, true, p.w.Outcome.Err
-}
-
-// groupProposals are the commands of clients, from the door to the answer.
-type groupProposals struct {
-	*proposals.Queue
-	drain       drainRate
-	spaces      spaceWaiters
-	forwarders  proposals.Forwarders
-	copies      proposals.HostCopies
-	frames      proposals.SeenFrames
-	batching    proposals.Batching // its own comments say who owns what
-	gathering   gathering
-	overload    examination.Overload
-	hasCommands bool // its entries have headers (commands.go)
-
-	rejectForwarded func(command []byte) error // that no other host may hand in; nil: there are none
-
-	refused atomic.Uint64
-	dropped atomic.Uint64
 }
 
 // noteOverload counts commands that were refused for lack of memory.

@@ -131,7 +131,7 @@ func (g *Group) refuse(member uint64) {
 		return
 	}
 	g.members.told = append(g.members.told, member)
-	g.host.reports.events.emit(event.MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, Stranger: !kept && !isRemoved, Removed: isRemoved})
+	g.host.reports.events.Emit(event.MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, Stranger: !kept && !isRemoved, Removed: isRemoved})
 	if isRemoved {
 		g.host.env.logger.Warn("a member is refused: it was removed from the group; stop its host, or remove its data there (Host.RemoveGroup)", "group", g.id, "host", g.self, "member", member)
 		return

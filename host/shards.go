@@ -153,6 +153,6 @@ func (h *Host) leftBehind(g *Group, ran time.Duration) {
 	h.network.pulses.Drop((*pulseLeader)(g))
 	g.inbox.putExcepted() // so that its next turn sends heartbeats
 	g.wake()
-	h.reports.events.emit(event.TurnStalled{Group: g.id, For: ran})
+	h.reports.events.Emit(event.TurnStalled{Group: g.id, For: ran})
 	h.env.logger.Warn("millrace: a turn of a group takes long; the other groups of its shard go on without it", "group", g.id, "host", h.config.ID, "for", ran)
 }

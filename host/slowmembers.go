@@ -14,6 +14,6 @@ func (g *Group) checkMembers() (again bool) {
 
 func (g *Group) reportSlow(id, behind uint64, stalled int64) {
 	e := event.MemberSlow{Group: g.id, Member: id, Behind: behind, For: time.Duration(stalled) * g.host.config.tickPeriod()}
-	g.host.reports.events.emit(e)
+	g.host.reports.events.Emit(e)
 	g.host.env.logger.Warn("a member has acknowledged nothing for long; look at its host and its disk", "group", e.Group, "host", g.self, "member", e.Member, "behind", e.Behind, "for", e.For)
 }

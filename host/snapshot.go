@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/apply"
@@ -37,8 +36,6 @@ import (
 //
 // Rejected: to let the core ask for snapshots and wait for them. The core knows neither bytes nor disks.
 
-const maxSnapshotEvery = 10 * 365 * 24 * time.Hour
-
 // SnapshotInfo describes a published snapshot.
 type SnapshotInfo struct {
 	Index, Term uint64 // of the last entry that it covers
@@ -52,12 +49,6 @@ func infoOf(p *snapshots.Published) SnapshotInfo {
 // settings returns the policy in ticks.
 func (p SnapshotPolicy) settings(c Config) snapshots.Policy {
 	return snapshots.Policy{LogBytes: p.LogBytes, KeepBytes: p.KeepBytes, Every: ticksIn(p.Every, c), Disabled: p.Disabled}
-}
-
-// groupSnapshots is the snapshots of one group, with what of them belongs to others.
-type groupSnapshots struct {
-	snapshots.Group
-	found atomic.Pointer[[]byte] // the entry found, when founded is committed
 }
 
 // init makes them those of a group that has none yet.

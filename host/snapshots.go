@@ -30,7 +30,7 @@ func (g *snapshotGroup) Position() raftpb.EntryID { return g.machine.apply.Posit
 func (g *snapshotGroup) IsFounded() bool          { return g.snapshots.found.Load() != nil }
 func (g *snapshotGroup) Now() time.Duration       { return (*Group)(g).now() }
 func (g *snapshotGroup) Ticks() int64             { return g.host.clock.livedAtBeat() }
-func (g *snapshotGroup) Emit(e event.Event)       { g.host.reports.events.emit(e) }
+func (g *snapshotGroup) Emit(e event.Event)       { g.host.reports.events.Emit(e) }
 
 func (g *snapshotGroup) Info(text string, args ...any) {
 	g.host.env.logger.Info(text, append([]any{"group", g.id, "host", g.self}, args...)...)

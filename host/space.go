@@ -3,12 +3,9 @@ package host
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/proposals"
-	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/outcome"
 )
 
@@ -22,17 +19,6 @@ const (
 	// maxSpaceWaits bounds the waits for space in one group.
 	maxSpaceWaits = 1 << 14
 )
-
-// drainRate measures how fast commands leave the inbox. The turn adds what it takes, and only a refusal
-// reads the clock.
-type drainRate struct {
-	taken atomic.Int64 // bytes, so far
-
-	mu     sync.Mutex
-	at     time.Duration // of the latest sample
-	before int64         // taken then
-	rate   float64       // bytes a second
-}
 
 // perSecond returns the rate at which commands leave the inbox, in bytes, or 0 if it is not known, because
 // the last refusal was long ago.
@@ -58,23 +44,6 @@ func (g *Group) overloaded() error {
 	}
 	e.RetryAfter = min(max(e.RetryAfter, minRetryAfter), maxRetryAfter).Round(time.Microsecond)
 	return e
-}
-
-// SpaceWait is a wait for space for one call, begun by AskSpace. The zero value may be used once, and must
-// not be copied after that.
-type SpaceWait struct {
-	bytes int64
-	place sched.Place[*SpaceWait]
-	done  chan struct{}
-	err   error // read after done is closed
-}
-
-// spaceWaiters holds the waits for space, the first one first.
-type spaceWaiters struct {
-	n      atomic.Int64 // waits; 0 spares the turn the lock
-	mu     sync.Mutex
-	closed error
-	waits  sched.Ring[*SpaceWait]
 }
 
 // AskSpace begins to wait until c, which Group.Call has refused with ErrOverloaded, may fit. Waits end in

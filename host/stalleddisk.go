@@ -7,7 +7,6 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/examination"
-	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
@@ -27,19 +26,6 @@ import (
 //
 // The leader hands over to the member that has most of its log. If it still leads after that, it steps down
 // and does not campaign for a while. It does so once in two election timeouts at most.
-
-// stalls is a group's watch on its own work. It belongs to the turn.
-type stalls struct {
-	disk      examination.Standstill
-	full      examination.Standstill
-	machine   stuckApply
-	acks      leadership.Acks // of the other members
-	checkedAt int64           // the tick in which it looked last
-	actAfter  int64           // not before this tick
-	askAfter  int64           // the others are not asked to write before this tick
-	tried     uint64          // the term in which a hand-over was tried
-	stepped   uint64          // the term in which it stepped down after that
-}
 
 // noteAck records that a member acknowledged an append of this term. A late one of an earlier term says
 // nothing about the member's disk now.
@@ -168,7 +154,7 @@ func (g *Group) successor(fits func(id uint64, pr tracker.Progress) bool) (targe
 
 func (g *Group) reportGivenUp(e event.LeadershipGivenUp) {
 	g.life.counts.givenUp.Add(1)
-	g.host.reports.events.emit(e)
+	g.host.reports.events.Emit(e)
 	log := g.host.env.logger.Warn
 	if e.Placement {
 		log = g.host.env.logger.Info

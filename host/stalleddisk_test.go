@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/reports"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -12,15 +13,15 @@ import (
 // noteEvents returns a function that returns the events of one type since its last call.
 func noteEvents[E event.Event](h *Host) (take func() []E) {
 	var found []E
-	l := &listener{}
-	l.notify = func() {
-		for e, ok := l.next(); ok; e, ok = l.next() {
+	l := &reports.Listener{}
+	l.Notify = func() {
+		for e, ok := l.Next(); ok; e, ok = l.Next() {
 			if e, is := e.(E); is {
 				found = append(found, e)
 			}
 		}
 	}
-	h.reports.events.add(l)
+	h.reports.events.Add(l)
 	return func() (taken []E) {
 		taken, found = found, nil
 		return taken

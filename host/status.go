@@ -54,7 +54,7 @@ func (g *Group) publish() {
 			g.core.lastLeader = now.Leader
 		}
 		cause := g.roleCause(was, now)
-		g.host.reports.events.emit(event.RoleChanged{Group: g.id, Term: st.Term, Role: now.Role, Leader: st.Lead, Cause: cause})
+		g.host.reports.events.Emit(event.RoleChanged{Group: g.id, Term: st.Term, Role: now.Role, Leader: st.Lead, Cause: cause})
 		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", now.Role.String(), "leader", st.Lead, "last", st.LastIndex, "cause", cause)
 		if st.RaftState == raft.StateLeader {
 			g.host.changes.placer.add(g)

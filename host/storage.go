@@ -11,14 +11,6 @@ import (
 
 // This file wires package storage.
 
-// groupStorage is the log of a group, and what its core reads of it.
-type groupStorage struct {
-	storage.Storage
-	log GroupLog
-}
-
-func newStorage(log GroupLog) *groupStorage { return &groupStorage{storage.New(log), log} }
-
 // storageGroup implements storage.Group.
 type storageGroup Group
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
-	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/transport"
@@ -42,24 +41,6 @@ import (
 //
 // The member answers in a turn of the group, so an answer shows that its turns run; a lane that hangs does
 // not keep it from answering. Questions and answers may be lost: the next question repeats them.
-
-// stuckApply is a leader's watch on its state machine. It belongs to the turn.
-type stuckApply struct {
-	watch  examination.Standstill
-	goal   uint64 // the commit index when the leader began to ask; 0: it does not ask
-	number uint64 // of the latest question
-	began  int64  // the tick of the first question
-	next   int64  // of the next question
-	before int64  // the tick of the question before the latest
-	asked  int64  // and of the latest
-	ahead  []aheadMember
-}
-
-// aheadMember is a member that has reached the goal, in its latest answer.
-type aheadMember struct {
-	id, applied   uint64
-	first, latest uint64 // questions: since the first of them it has reached the goal
-}
 
 // checkApply asks the members what they have applied, if nothing is applied here for too long, and hands over
 // to one that is ahead. mayAct is false while another hand-over is under way, or was a moment ago.
@@ -206,17 +187,6 @@ func (g *Group) memberAhead() (target uint64) {
 		}
 	})
 	return target
-}
-
-// appliedRecord is a question of a leader, or a member's answer, in a body of kind transport.Control. Its
-// numbers are uvarints:
-//
-//	question  16 │ group │ term │ number
-//	answer    17 │ group │ term │ number of the question │ applied index
-type appliedRecord struct {
-	from                uint64 // the sender, as its connection says; not in the record
-	group, term, number uint64
-	applied             uint64
 }
 
 func (r appliedRecord) encode(kind byte) []byte {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/leadership"
@@ -14,52 +12,6 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/transport"
 )
-
-// placer is the part of a host in placement: it decides which groups that lead here should be led elsewhere.
-// It works in steps, one after the other, and in none does it do more than maxLooks looks and begin more than
-// maxWishes hand-overs:
-//
-//	ask    every host that is heard how much it leads, in which zone it is, and whether it is fit to lead
-//	look   an election timeout later: at each group that leads here, maxLooks of them in a heartbeat interval
-//	wait   an election timeout, so that the next answers count what was handed over
-//
-// # Why balance ends
-//
-// A group goes to a host only if that leads at least two fewer, so each hand-over alone makes the sum of the
-// squares of the leads smaller, and there is an end. Hosts act at the same time, so the sum of what all of
-// them give must not be more than one host lacks: each gives a share of the difference (quotas), and at least
-// one. With one each, a host may get as many too many as there are others; then it alone gives, one at a
-// time. Answers are of the present survey, and what is given in a survey counts at once.
-//
-// A host that wants to move nothing costs nothing: without Placement, and with balance off or less than two
-// groups that lead, it asks nothing.
-//
-// Rejected: loads in the pulses. Every host would send them, always, and a pulse that was changed by them
-// would be no cheap one any more. Rejected: one host that balances all. It must be elected, and know the
-// members of groups that it has no part in.
-type placer struct {
-	host    *Host
-	balance atomic.Bool
-	stops   atomic.Int64  // a caller of HandOver is about to stop this host: until a tick that was not missed
-	begun   atomic.Uint64 // hand-overs for placement, so far
-
-	mu      sync.Mutex
-	led     sched.Ring[*Group] // groups that lead here; the one that was looked at longest ago is first
-	prefers int                // of them, those with a Placement
-	number  uint64             // of the latest question
-	loads   map[uint64]leadership.Load
-	asked   bool  // the next step is to look
-	next    int64 // the tick of the next step; ticks that were missed do not count
-	left    int   // groups that this survey has not looked at
-	survey        // of the looks under way
-}
-
-// survey is what the looks of a survey go by.
-type survey struct {
-	fits   map[uint64]*leadership.Load // hosts that may get a leadership
-	spare  int                         // groups that lead here, without those that the survey gives
-	quotas map[uint64]int              // how many a host may still get to balance the loads
-}
 
 const (
 	maxLooks  = 128

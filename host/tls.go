@@ -13,44 +13,6 @@ import (
 	"github.com/millrace/millrace/transport/tcp"
 )
 
-// TLS says with which certificate a host proves its id to other hosts, and which CAs it trusts. The files
-// are PEM. They may be replaced while the host runs, one by one. The host looks at them every few seconds,
-// and keeps what it has if the new ones are not valid. docs/operate/tls.md says what is checked, and how to
-// replace them.
-type TLS struct {
-	// CertFile has the certificate that names this host's id (transport/cert says how; millrace cert makes
-	// it), and then those between it and the CA, at most 4 together. It must allow clientAuth and serverAuth.
-	CertFile string
-	// KeyFile has the private key, not encrypted.
-	KeyFile string
-	// CAFile has the certificates of all CAs that may name members, at most 64. Two are enough while one
-	// replaces the other.
-	CAFile string
-
-	// Source returns the credentials if they are not in files, which must not be named then. It is called in
-	// Open, and then every few seconds on one goroutine.
-	Source func() (*cert.Credentials, error)
-	// Now is the time with which certificates are compared; default time.Now.
-	Now func() time.Time
-}
-
-// validate reports a setting that Open would refuse without looking at a file.
-func (s *TLS) validate() error {
-	if s == nil {
-		return nil
-	}
-	files := []struct{ name, value string }{{"CertFile", s.CertFile}, {"KeyFile", s.KeyFile}, {"CAFile", s.CAFile}}
-	for _, f := range files {
-		switch {
-		case s.Source != nil && f.value != "":
-			return fmt.Errorf("millrace: Config.TLS has a Source and names a file in %s; want one of them", f.name)
-		case s.Source == nil && f.value == "":
-			return fmt.Errorf("millrace: Config.TLS.%s is empty; TLS needs CertFile, KeyFile and CAFile (millrace cert makes them), or leave Config.TLS out", f.name)
-		}
-	}
-	return nil
-}
-
 // load returns the credentials.
 func (s *TLS) load() (c *cert.Credentials, err error) {
 	if s.Source == nil {

@@ -40,13 +40,13 @@ func (h *Host) startLanes() {
 	}, h.storage.shortages.Later)
 	h.appliers = new(apply.Lanes)
 	h.appliers.Open(apply.Wiring{
-		Now: h.env.env.Clock.Now, Ticks: h.clock.lived, WaitTicks: max(ticksIn(apply.Wait, h.config), 1), Event: h.reports.events.emit,
+		Now: h.env.env.Clock.Now, Ticks: h.clock.lived, WaitTicks: max(ticksIn(apply.Wait, h.config), 1), Event: h.reports.events.Emit,
 		Start: func(lane string, w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
 		},
 	}, min(max(workers, minApplyLanes), maxApplyLanes))
 	h.bulk.snapshotLanes.Open(snapshots.Wiring{
-		Now: h.env.env.Clock.Now, Ticks: h.clock.livedAtBeat, Event: h.reports.events.emit,
+		Now: h.env.env.Clock.Now, Ticks: h.clock.livedAtBeat, Event: h.reports.events.Emit,
 		Start: func(lane string, w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(name+lane, env.Disk|env.StateMachine, w)
 		},
@@ -55,27 +55,11 @@ func (h *Host) startLanes() {
 	h.bulk.transfers.init(h)
 }
 
-// reportFailure tells those who write about it that the group has stopped by itself, or has halted its
-// machine.
-func (g *Group) reportFailure(cause error) { g.host.reports.flight.groupStopped(g.id, cause) }
-
 // memberReplaced tells the other parts of the group that a member comes with another directory. It is part of
 // a turn.
 func (g *Group) memberReplaced(id uint64) {
 	g.proposals.frames.Forget(id)
 	g.machine.objects.Forget(id)
-}
-
-// authorityRegained tells the other parts of the group that it has authority again.
-func (g *Group) authorityRegained() { g.machine.objects.Regained() }
-
-// lacks names something that a member must have before it leads, and lacks as far as this leader knows; "":
-// nothing. The log of the member may be whole.
-func (g *Group) lacks(id uint64) (what string) {
-	if s := g.machine.objects.LackedBy(id); s != nil {
-		return fmt.Sprintf("object %v", s.ID)
-	}
-	return ""
 }
 
 // rosterChanged tells the other parts of the group and of its host that a roster is in force, in this order.
@@ -89,7 +73,7 @@ func (g *Group) rosterChanged(was, now *membership.Roster) {
 	g.members.rosters.DropHint(now) // rosterquery.go: a hint that is not later is of no use
 	g.noteJoined(now)               // applicants.go: this host may be a member now
 	g.setRefuses()                  // refusals.go: members that come with another directory
-	g.host.reports.events.emit(event.MembersChanged{Group: g.id, Version: now.Version, Conf: now.Conf})
+	g.host.reports.events.Emit(event.MembersChanged{Group: g.id, Version: now.Version, Conf: now.Conf})
 	g.host.env.logger.Info("members changed", append([]any{"group", g.id, "host", g.self, "index", now.Version}, confWords(now.Conf)...)...)
 	g.members.executions.Poll() // execute.go: a plan may have ended
 	g.members.changed.notify()  // who waits for a roster

@@ -29,7 +29,7 @@ func (w *writer) Answer(answers []raftpb.Message, woken *sched.Woken) {
 }
 
 func (w *writer) DiskFull(err error) {
-	w.host.reports.events.emit(event.DiskFull{Group: w.id, Err: err})
+	w.host.reports.events.Emit(event.DiskFull{Group: w.id, Err: err})
 	what := "millrace: the disk is full; until there is space this member votes and accepts nothing else"
 	if vfs.IsShort(err) {
 		what = "millrace: the log cannot open another segment; until it can this member votes and accepts nothing else"

@@ -69,6 +69,7 @@ var besideHost = []string{
 	"host/internal/proposals",
 	"host/internal/pulse",
 	"host/internal/reads",
+	"host/internal/reports",
 	"host/internal/sched",
 	"host/internal/snapshots",
 	"host/internal/storage",

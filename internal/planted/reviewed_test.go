@@ -5,7 +5,7 @@ var reviewedBugs = []bug{
 	{name: "timeouts_are_heartbeats", what: "an election timeout is cut down to whole heartbeat intervals", in: "host", found: "TestTicksOfAConfig", edits: []edit{{"host/ticks.go",
 		`	period := c.tickPeriod()
 	return int((c.ElectionTimeout + period - 1) / period)`, `	return ticksPerHeartbeat * int(c.ElectionTimeout/c.HeartbeatInterval)`}}},
-	{name: "caller_writes_the_log", what: "a turn, or a lane, writes its line into the user's logger itself", in: "host", found: "TestCloseWithAStuckLogger", rare: true, edits: []edit{{"host/logging.go",
+	{name: "caller_writes_the_log", what: "a turn, or a lane, writes its line into the user's logger itself", in: "host", found: "TestCloseWithAStuckLogger", rare: true, edits: []edit{{"host/internal/reports/logwriter.go",
 		`	if !l.writer.backlog.put(logLine{l.Handler, r.Clone()}) {
 		l.writer.dropped.Add(1)
 	}
@@ -24,7 +24,7 @@ var reviewedBugs = []bug{
 	if inspection`}}},
 	{name: "lists_not_compared", what: "hosts that were founded with different lists hear each other", in: "host/internal/identity", found: "TestFounding", edits: []edit{{"host/internal/identity/admission.go",
 		`	case !slices.EqualFunc(self.Members, peer.Members, ids) || self.Derived && (`, `	case false && !slices.EqualFunc(self.Members, peer.Members, ids) || false && (`}}},
-	{name: "any_heartbeat", what: "a heartbeat interval of a nanosecond is taken", in: "host", found: "TestConfigValidate", edits: []edit{{"host/config.go",
+	{name: "any_heartbeat", what: "a heartbeat interval of a nanosecond is taken", in: "host", found: "TestConfigValidate", edits: []edit{{"host/validation.go",
 		`	case c.HeartbeatInterval < minHeartbeat:`, `	case c.HeartbeatInterval <= 0:`}}},
 	{name: "pulses_wait_for_appends", what: "a pulse waits until the appends before it are written", in: "transport/tcp", found: "TestPulseAtEachBorder", edits: []edit{{"transport/tcp/line.go",
 		`	if p.pulse.waiting && !l.pulse.more() && !(l.pulsed && (l.burst.more() || !p.out.empty())) {`, `	if p.pulse.waiting && !l.pulse.more() && !l.burst.more() && p.out.empty() {`}}},

@@ -267,7 +267,7 @@ var runtimeBugs = []bug{
 		`		if !whole {
 			err = errors.Join(`, `		if !whole && err != nil {
 			err = errors.Join(`}}},
-	{name: "events_function_ends_all", what: "a panic in the function of WithEvents is not recovered", found: "TestUserFunctions", in: ".", edits: []edit{{"host/events.go",
+	{name: "events_function_ends_all", what: "a panic in the function of WithEvents is not recovered", found: "TestUserFunctions", in: ".", edits: []edit{{"host/internal/reports/events.go",
 		`containment.Call("the function of WithEvents", func() error { h.call(e); return nil }, &ended)`, `func() error { _ = containment.Call; h.call(e); return nil }()`}}},
 	{name: "caller_ends_all", what: "a panic in Committed of a Caller is not recovered", found: "TestUserFunctionsOfHosts", in: "host", edits: []edit{{"host/usercode.go",
 		`defer func() { g.callerEnded("Committed", recover(), returned) }()`, `defer func() { g.callerEnded("Committed", nil, returned) }()`}}},

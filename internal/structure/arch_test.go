@@ -58,6 +58,7 @@ host/membership        raft/raftpb raft/tracker raft/confchange transport       
 host/outcome           host/diagnosis host/membership wal                                                   |
 host/statemachine      host/outcome host/session object raft/raftpb                                          |
 host/internal/containment env host/statemachine raft |
+host/internal/reports env host/event host/internal/containment |
 host/internal/pulse                                                                                           |
 host/internal/outbox   raft/raftpb transport env                                                          |
 host/internal/sched    host/internal/turn env                                                                |

@@ -1,4 +1,4 @@
-package host
+package reports
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // logger itself. What is logged goes into a backlog, and a worker writes it. A line at which the handler
 // panics is lost, and counted (HostMetrics.LogLinesDropped).
 
-// logWriter writes log lines: env.Worker.
-type logWriter struct {
+// LogWriter writes log lines: env.Worker.
+type LogWriter struct {
 	backlog backlog[logLine]
 	base    slog.Handler // the user's
 	dropped atomic.Uint64
@@ -27,18 +27,21 @@ type logLine struct {
 	record  slog.Record
 }
 
-// startLogWriter schedules a writer for the user's logger.
-func startLogWriter(l *slog.Logger, scheduler env.Scheduler) *logWriter {
-	w := &logWriter{base: l.Handler()}
+// StartLogWriter schedules a writer for the user's logger.
+func StartLogWriter(l *slog.Logger, scheduler env.Scheduler) *LogWriter {
+	w := &LogWriter{base: l.Handler()}
 	w.task = scheduler.Go("log writer", env.Compute, w)
 	return w
 }
 
-// logger returns a logger that leaves its lines to the writer.
-func (w *logWriter) logger() *slog.Logger { return slog.New(later{w.base, w}) }
+// Logger returns a logger that leaves its lines to the writer.
+func (w *LogWriter) Logger() *slog.Logger { return slog.New(later{w.base, w}) }
+
+// Dropped returns how many lines were lost.
+func (w *LogWriter) Dropped() uint64 { return w.dropped.Load() }
 
 // RunOnce implements env.Worker: one line.
-func (w *logWriter) RunOnce() (more bool) {
+func (w *LogWriter) RunOnce() (more bool) {
 	line, dropped, ok := w.backlog.take()
 	if !ok && dropped == 0 {
 		return false
@@ -61,16 +64,16 @@ func (w *logWriter) RunOnce() (more bool) {
 }
 
 // Close stops the worker and writes what waits.
-func (w *logWriter) Close() error {
+func (w *LogWriter) Close() error {
 	w.task.Stop()
 	containment.RunOut(w)
 	return nil
 }
 
-// later is a slog.Handler that leaves its records to a logWriter.
+// later is a slog.Handler that leaves its records to a LogWriter.
 type later struct {
 	slog.Handler
-	writer *logWriter
+	writer *LogWriter
 }
 
 // Enabled implements slog.Handler. The user's handler is asked by the writer: it may block.
@@ -91,7 +94,7 @@ func (l later) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (l later) WithGroup(name string) slog.Handler { return later{l.Handler.WithGroup(name), l.writer} }
 
 // reportDropped says how many lines are missing.
-func (w *logWriter) reportDropped(n int) {
+func (w *LogWriter) reportDropped(n int) {
 	r := slog.NewRecord(time.Now(), slog.LevelWarn, "millrace: the logger did not keep up; lines are missing here", 0)
 	r.AddAttrs(slog.Int("lines", n))
 	_ = w.base.Handle(context.Background(), r)

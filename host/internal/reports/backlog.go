@@ -1,21 +1,22 @@
-package host
+package reports
 
 import "sync"
 
-// backlog holds what waits for a reader, up to maxBacklog. It drops what is newer, and knows how much.
+// backlog holds what waits for a reader, up to MaxBacklog. It drops what is newer, and knows how much.
 type backlog[T any] struct {
 	mu      sync.Mutex
 	waiting []T
 	dropped int // after the last of waiting
 }
 
-const maxBacklog = 1 << 10
+// MaxBacklog is how many events, or lines, wait for one reader.
+const MaxBacklog = 1 << 10
 
 // put reports whether it has kept v.
 func (b *backlog[T]) put(v T) (kept bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.dropped > 0 || len(b.waiting) == maxBacklog {
+	if b.dropped > 0 || len(b.waiting) == MaxBacklog {
 		b.dropped++
 		return false
 	}

@@ -1,0 +1,487 @@
+package host
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/flight"
+	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/apply"
+	"github.com/millrace/millrace/host/internal/budget"
+	"github.com/millrace/millrace/host/internal/bulk"
+	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/founding"
+	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/internal/members"
+	"github.com/millrace/millrace/host/internal/objects"
+	"github.com/millrace/millrace/host/internal/peers"
+	"github.com/millrace/millrace/host/internal/plans"
+	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/internal/pulse"
+	"github.com/millrace/millrace/host/internal/reads"
+	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/internal/snapshots"
+	"github.com/millrace/millrace/host/internal/storage"
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/repetition"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal"
+)
+
+// What a group and a host consist of, as far as it knows neither. host.go puts it together.
+
+// groupLife says whether a group lives, and what others see of it.
+type groupLife struct {
+	endOnce  sync.Once
+	ended    chan struct{} // closed by a failure, by Close and by a removal
+	hasEnded atomic.Bool   // the same, for turns, which ask often
+	failed   chan struct{} // closed by a failure only
+	cause    error         // why it ended; set before ended is closed
+	leaving  leaving
+
+	status      published // as of the last turn that changed it
+	roleChanged signal
+	roleTimes   examination.RoleTimes
+	waiting     waitingLine // owned by the turn
+	views       examination.FollowerWatch
+	leaderViews leadership.Views
+	counts      groupCounts
+}
+
+func newLife() groupLife {
+	return groupLife{ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
+}
+
+// bearing is what makes duties wanted when it changes.
+type bearing struct {
+	term, leader uint64
+	role         raft.StateType
+	roster       *membership.Roster
+}
+
+// leaving is the end of one group: its turn, the append lane and the apply lanes release it, each when it is
+// not in the middle of work for it.
+type leaving struct {
+	began   atomic.Bool
+	removes atomic.Bool   // from the log, too
+	done    atomic.Uint32 // the parts that have released it
+	gone    chan struct{} // closed when all have
+}
+
+// leavingPart is a part of a host that may be working for a group.
+type leavingPart uint32
+
+const (
+	theTurn leavingPart = 1 << iota
+	theAppendLane
+	theApplyLanes
+	theSnapshotLanes
+	allParts = theTurn | theAppendLane | theApplyLanes | theSnapshotLanes
+)
+
+// asleep is what a turn leaves for that. It belongs to the turn, and between turns to the shard's lock.
+type asleep struct {
+	isIdle  bool  // the latest turn had nothing to do but to hear pulses
+	remains int64 // ticks from the latest turn to the core's next deadline
+}
+
+// groupPulse is what a group has heard of pulses, which stand for heartbeats while it is quiet.
+type groupPulse struct {
+	cover     pulse.Subscription // the pulses that speak for its leader
+	asleep    asleep
+	heardList *pulse.PeerPulses // of the last pulse that the core was told,
+	heardN    int64             // and its number there
+	idle      bool              // only its leader's pulses concern it
+}
+
+// groupReads is reads and the lease.
+type groupReads struct {
+	queue reads.Queue
+	round reads.Round // owned by the turn
+}
+
+// published is a Status that any goroutine may read, and the turn alone writes. A lock costs less than memory
+// for each change.
+type published struct {
+	leads atomic.Bool // Role is leader
+
+	mu sync.Mutex
+	s  diagnosis.Status
+}
+
+func (p *published) Load() diagnosis.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.s
+}
+
+// own is Load for the turn. It takes no lock, because nothing else writes.
+func (p *published) own() diagnosis.Status { return p.s }
+
+func (p *published) Store(s diagnosis.Status) {
+	p.leads.Store(s.Role == event.RoleLeader)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.s = s
+}
+
+// groupCore is the core of a group, and what its turns know of it. The turn owns it.
+type groupCore struct {
+	node       *flight.Node     // observed by the flight recorder, if there is one
+	at         moment           // through which the core's clocks have run
+	nextDue    int64            // the tick at which the core wants to run
+	hard       raftpb.HardState // basic and parallel: as last told by the core
+	role       raft.SoftState
+	lastLeader uint64 // that was known
+	openTerm   uint64 // when the group was opened
+}
+
+// waitingLine belongs to the turn. Its moments are in ticks that were not missed.
+type waitingLine struct {
+	waits bool
+	since int64
+	gate  repetition.Gate
+	said  bool
+}
+
+// groupWrites is the way of a group to its log. The turn owns what is not atomic.
+type groupWrites struct {
+	append     *appendlane.Queue
+	storage    *groupStorage
+	discarding discarding
+	durable    appendlane.DurableState // of the pipelines that write in the turn
+
+	awaitsAppend atomic.Bool  // an answer of the append lane must wake the group at once,
+	awaitsApply  atomic.Bool  // and one of the apply lanes,
+	awaitsAcks   atomic.Bool  // and a follower's acknowledgement of what is committed
+	logReaders   atomic.Int32 // that wait for logGrown: for the log to have more entries
+	logGrown     signal
+}
+
+// A host whose log has amnesia opens its groups without authority (raft/authority.go): they neither vote nor
+// count until they have caught up. Each group regains authority by itself, in memory. The mark in the log is
+// removed, by the append lane, when every group of the log has authority. A host that ends before that begins
+// again without authority, which is always safe.
+//
+// A log that was repaired may lack terms and votes, too. Then a group regains authority only when this host
+// has met every other voter's host in this life: each of them knows then that this life has begun, and a
+// request for votes of an earlier life is no longer under way.
+//
+// Rejected: a mark for each group. A group that is fed again after a restart costs little, and a mark for
+// each would be a file or a record for what is rare.
+type authority struct {
+	mark wal.Fence // as Open found it; zero: the log has no amnesia
+
+	mu      sync.Mutex
+	without map[uint64]bool // the groups of the log that have no authority, open or not
+	regains map[uint64]bool // those that have regained it in this life
+}
+
+// pausesSeen is what the clock of a host knows of pauses.
+type pausesSeen struct {
+	longAt atomic.Int64 // tick that was not missed, at the end of the last one that makes orders late
+}
+
+func (p *pausesSeen) init() { p.longAt.Store(math.MinInt64 / 2) }
+
+// moment is the time as a turn sees it, in ticks since the host was opened.
+type moment struct {
+	ticks  int64
+	missed int64 // how many of them the process has missed
+}
+
+func momentOf(at sched.Moment) moment { return moment{at.Ticks, at.Missed} }
+
+// discarding is the group's part.
+type discarding struct {
+	restart          func(applied uint64) error // sets the core of the group
+	forgetAfterTicks int
+	unheard          int    // ticks without a leader, while the disk refuses entries
+	waitsForLane     bool   // the append lane was asked to forget, and has not answered
+	handed           uint64 // the last entry that was handed to the apply lane
+}
+
+// transfers are those of a host, of its two kinds of content. A snapshot is not removed while it is sent,
+// and the log behind it is kept, since the receiver needs it next. If that becomes too much
+// (bulk.MinPinnedLog), the transfer ends with an event, and the log goes.
+type transfers struct {
+	bulk.Transfers
+	snapshots *bulk.Class
+	objects   objects.Fetches
+}
+
+// hostTrust says which directory this is, whom it admits, and with which key.
+type hostTrust struct {
+	directory *identity.Directory
+	admission *identity.Admission
+	authority authority
+	keys      members.Keys
+	tokens    plans.Tokens // that this host was given
+}
+
+// hostNetwork is the way to other hosts.
+type hostNetwork struct {
+	transport  Transport
+	ownTCP     bool // the transport is not WithTransport's
+	peers      peers.Book
+	handshakes peers.Handshakes
+	pulses     *pulse.Sender
+	heard      *pulse.Receiver
+	asked      []pulse.Question // scratch memory of answerLeaders
+
+	strays      atomic.Uint64 // messages for groups that are not open here
+	frames      atomic.Uint64 // of forwarded commands, so far
+	readNumbers atomic.Uint64 // of questions about reads, so far, in all groups (read.go)
+}
+
+// shutdown is the end of a host. All waiting clients are answered before it begins, because a client must not
+// hang when a disk does. The parts that may be in the middle of work are asked to stop. When all have
+// stopped, and so nothing can write to the log any more, the log is closed.
+//
+// A disk or a state machine may hang forever, and no call can end that. So each caller of Close waits only as
+// long as its context allows. A part that hangs is left behind and keeps the directory locked; if it ever
+// returns, the shutdown continues.
+type shutdown struct {
+	done chan struct{} // closed when everything has stopped
+
+	mu      sync.Mutex
+	running []*part // were asked to stop and have not
+	errs    []error
+}
+
+// part is something that can be asked to stop, and returns when it has. Its doing says what it may be in
+// the middle of. It is asked when a caller of Close gives up.
+type part struct {
+	doing func() string
+	stop  func() error
+}
+
+func joined(stop func()) func() error {
+	return func() error { stop(); return nil }
+}
+
+func fixed(text string) func() string { return func() string { return text } }
+
+// hostShutdown is how a host ends.
+type hostShutdown struct {
+	shutdown
+	closing atomic.Bool // Close was called
+}
+
+// hostBulk is what is long: snapshots and objects, made, installed and sent.
+type hostBulk struct {
+	snapshotLanes snapshots.Lanes
+	transfers     transfers
+	uninstalled   map[uint64]error // why received snapshots of groups could not be installed; it is not changed after Open
+}
+
+// lateOrders is what a group knows of the order to campaign that came last.
+type lateOrders struct {
+	orderAt atomic.Int64 // tick at which it came and waits since; 0: none waits
+}
+
+// quietLead is a leader's part in pulses. It belongs to the turn.
+type quietLead struct {
+	pulsed     bool  // its heartbeats are left to the pulses
+	pulseAfter int64 // not before this tick
+	activeAt   int64 // the tick through which answers were noted
+}
+
+// groupMachine is the way of a group to its state machine.
+type groupMachine struct {
+	apply      *apply.Queue
+	divergence divergence.Comparison
+	objects    *objects.Keeper // nil: there are none
+}
+
+// groupMembers says who counts in a group, how that began, and how it is to change.
+type groupMembers struct {
+	rosters members.Rosters
+	noted   members.Noted // owned by the turn
+	joins   bool          // this member was not, or not with this directory, among the founders
+	changed signal        // the roster
+	time    apply.LogTime // of rosters: those are in force before the commands between them are applied
+
+	joinRefused atomic.Pointer[string] // why this host is not made a member; nil: it is one, or nothing was said
+
+	refuses      atomic.Pointer[[]uint64] // members that come with another directory; nil: none
+	refusesSince atomic.Int64             // refuses is not empty since then
+	hinted       atomic.Pointer[[]uint64] // members that come with the directory of a later roster
+	refusedAt    int64                    // tick of the turn at which a refusal was sent last
+	told         []uint64                 // members that were refused; owned by the turn
+
+	leaderAt         atomic.Int64 // tick at which the leader was heard last, without pulses
+	removal          members.Removal
+	withoutAuthority atomic.Bool // changed by the turn only
+	lostAt           int64       // when it was opened without
+
+	founding   founding.Group
+	plan       planned
+	executions plans.Executions
+}
+
+// memory is the budgets of a host.
+type memory struct {
+	waiting, proposed, received, writing budget.Budget
+}
+
+// hostMemory is what may wait, in bytes, and who waits.
+type hostMemory struct {
+	memory
+	waiters proposals.Pool
+}
+
+// groupProposals are the commands of clients, from the door to the answer.
+type groupProposals struct {
+	*proposals.Queue
+	drain       drainRate
+	spaces      spaceWaiters
+	forwarders  proposals.Forwarders
+	copies      proposals.HostCopies
+	frames      proposals.SeenFrames
+	batching    proposals.Batching // its own comments say who owns what
+	gathering   gathering
+	overload    examination.Overload
+	hasCommands bool // its entries have headers (commands.go)
+
+	rejectForwarded func(command []byte) error // that no other host may hand in; nil: there are none
+
+	refused atomic.Uint64
+	dropped atomic.Uint64
+}
+
+const maxSnapshotEvery = 10 * 365 * 24 * time.Hour
+
+// groupSnapshots is the snapshots of one group, with what of them belongs to others.
+type groupSnapshots struct {
+	snapshots.Group
+	found atomic.Pointer[[]byte] // the entry found, when founded is committed
+}
+
+// groupStorage is the log of a group, and what its core reads of it.
+type groupStorage struct {
+	storage.Storage
+	log GroupLog
+}
+
+func newStorage(log GroupLog) *groupStorage { return &groupStorage{storage.New(log), log} }
+
+// target is a member that should lead.
+type target struct {
+	id     uint64
+	rank   int
+	leads  uint64 // groups on its host
+	here   int    // and on this one
+	better bool   // it ranks above this member; otherwise it is for balance
+}
+
+// stalls is a group's watch on its own work. It belongs to the turn.
+type stalls struct {
+	disk      examination.Standstill
+	full      examination.Standstill
+	machine   stuckApply
+	acks      leadership.Acks // of the other members
+	checkedAt int64           // the tick in which it looked last
+	actAfter  int64           // not before this tick
+	askAfter  int64           // the others are not asked to write before this tick
+	tried     uint64          // the term in which a hand-over was tried
+	stepped   uint64          // the term in which it stepped down after that
+}
+
+// stuckApply is a leader's watch on its state machine. It belongs to the turn.
+type stuckApply struct {
+	watch  examination.Standstill
+	goal   uint64 // the commit index when the leader began to ask; 0: it does not ask
+	number uint64 // of the latest question
+	began  int64  // the tick of the first question
+	next   int64  // of the next question
+	before int64  // the tick of the question before the latest
+	asked  int64  // and of the latest
+	ahead  []aheadMember
+}
+
+// survey is what the looks of a survey go by.
+type survey struct {
+	fits   map[uint64]*leadership.Load // hosts that may get a leadership
+	spare  int                         // groups that lead here, without those that the survey gives
+	quotas map[uint64]int              // how many a host may still get to balance the loads
+}
+
+// gathering decides when a turn lets other goroutines run first, so that more commands arrive for it
+// (decision 0003). If these goroutines are clients with commands the wait pays, since each turn, append and
+// sync then serves more of them. If they are other parts of the user's program, each wait costs whole time
+// slices of the processor. So a wait has to pay for itself. After a wait that took longer than its commands
+// are worth there is a pause of the same length, in which no turn waits. Each further such wait in a row
+// doubles the pause, up to 32 times the wait. After a wait of several time slices the first pause is eight
+// times the wait. So a busy process loses a thirtieth of its time, and after a wait that was long by accident
+// (the machine is shared) the pause is short.
+//
+// Rejected: giving up for a number of turns. Under 20 busy goroutines a wait takes 200 ms and a turn 1 ms, so
+// 256 turns pass at once (throughput 0.2 of that without waits, decision 0007).
+type gathering struct {
+	now        func() time.Duration
+	before     int           // commands that waited when the wait began
+	inVain     int           // waits in a row that were not worth their time
+	pauseUntil time.Duration // no waits before this time
+}
+
+// A plan is in the log, and the leader of the group carries it out: it proposes one stage after the other,
+// each when it may be. So a plan continues when its caller ends, and when another member leads.
+//
+//	entry plan      begins it (Group.Execute)
+//	stage           an entry that changes the configuration. It is proposed when the stage before is in force
+//	                and the core has left its joint configuration; when every learner that the stage promotes
+//	                has caught up; and when the members that were heard lately are a quorum afterwards, too
+//	entry end       ends it, when all is in force: a quorum holds durably that it is (membership.Roster.End)
+//	entry cancel    ends it before. What is in force stays
+//
+// A leader whose own vote a stage takes hands its leadership over first, and its successor goes on.
+type planned struct {
+	// Owned by the turn.
+	catchUp plans.CatchUp
+	asked   int64 // tick at which another member was offered the leadership
+	waits   atomic.Pointer[string]
+
+	requests plans.Requests // that wait for a turn
+}
+
+// drainRate measures how fast commands leave the inbox. The turn adds what it takes, and only a refusal
+// reads the clock.
+type drainRate struct {
+	taken atomic.Int64 // bytes, so far
+
+	mu     sync.Mutex
+	at     time.Duration // of the latest sample
+	before int64         // taken then
+	rate   float64       // bytes a second
+}
+
+// spaceWaiters holds the waits for space, the first one first.
+type spaceWaiters struct {
+	n      atomic.Int64 // waits; 0 spares the turn the lock
+	mu     sync.Mutex
+	closed error
+	waits  sched.Ring[*SpaceWait]
+}
+
+// SpaceWait is a wait for space for one call, begun by AskSpace. The zero value may be used once, and must
+// not be copied after that.
+type SpaceWait struct {
+	bytes int64
+	place sched.Place[*SpaceWait]
+	done  chan struct{}
+	err   error // read after done is closed
+}
+
+// aheadMember is a member that has reached the goal, in its latest answer.
+type aheadMember struct {
+	id, applied   uint64
+	first, latest uint64 // questions: since the first of them it has reached the goal
+}
