@@ -44,13 +44,16 @@ func (g *Group) Call(c *Call) error {
 	}
 	s := &c.state
 	s.Data, s.Owner, s.Here, s.Session = c.Data, c.Owner, c.Here, c.Session
-	if err := g.inbox.putProposal(s.Begin(g.proposals.Queue)); err != nil {
+	wakes, err := g.inbox.putProposal(s.Begin(g.proposals.Queue))
+	if err != nil {
 		if errors.Is(err, outcome.ErrOverloaded) {
 			return g.overloaded()
 		}
 		return outcome.WithCause(err, g.Err())
 	}
-	g.wake()
+	if wakes {
+		g.wake()
+	}
 	return nil
 }
 

@@ -73,7 +73,8 @@ func (g *Group) partDone(part leavingPart) {
 			continue
 		}
 		if was != now && leavingPart(now) == allParts {
-			g.work.held.Stop()
+			g.work.held.Alarm.Stop()
+			g.proposals.alarm.Stop()
 			g.writes.append.Hold(-g.writes.append.Held()) // the last turn may have queued something
 			g.snapshots.Close()
 			if deleted, _ := g.writes.append.Deleted(); deleted {

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
@@ -95,7 +96,9 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 		writes:    groupWrites{storage: store, durable: appendlane.NewDurableState(stored.HardState())},
 		life:      newLife(),
 	}
-	g.work.held.Clock, g.work.held.Wake = h.env.env.Clock, g.wake
+	g.work.held.Alarm = sched.Alarm{Clock: h.env.env.Clock, Wake: g.wake}
+	g.proposals.alarm = sched.Alarm{Clock: h.env.env.Clock, Wake: g.wake}
+	g.proposals.batching.Rule = h.env.batches()
 	g.writes.append = appendlane.NewQueue(c.ID, (*writer)(g), stored, g.core.hard, &h.memory.writing)
 	if err := g.openMachine(machine); err != nil {
 		return nil, err

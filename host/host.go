@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/admin"
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/apply"
@@ -289,11 +290,13 @@ type inbox struct {
 	now    func() time.Duration // the clock of the host
 
 	commands atomic.Int64 // that wait; 0 spares those who look the lock
+	due      atomic.Bool  // as many wait as verdict says
 
 	mu            sync.Mutex
 	closed        bool
 	waiting       inputs
-	holds         bool // commands stay here for now: the group may be founded before long (founding.go)
+	holds         bool            // commands stay here for now: the group may be founded before long (founding.go)
+	verdict       batches.Verdict // how many commands must wait for the group to be woken
 	proposalBytes int64
 	forwardBytes  int64
 	messageBytes  int64

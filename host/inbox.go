@@ -3,6 +3,7 @@ package host
 import (
 	"slices"
 
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/proposals"
@@ -31,27 +32,35 @@ func (in *inputs) reset() {
 	}
 }
 
-func (b *inbox) putProposal(p proposals.Proposal) error {
+// putProposal takes a command, and reports whether the group must be woken for it.
+func (b *inbox) putProposal(p proposals.Proposal) (wakes bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
-		return outcome.ErrStopped
+		return false, outcome.ErrStopped
 	case !b.memory.waiting.Take(b.proposalBytes+b.forwardBytes, p.Bytes()):
-		return outcome.ErrOverloaded
+		return false, outcome.ErrOverloaded
 	}
 	b.proposalBytes += p.Bytes()
 	if len(b.waiting.proposals) == 0 {
 		b.waiting.since = b.now() // once for each batch: a reading costs as much as all the rest
 	}
 	b.setProposals(append(b.waiting.proposals, p))
-	return nil
+	return b.due.Load(), nil
 }
 
 // setProposals changes the commands that wait.
 func (b *inbox) setProposals(all []proposals.Proposal) {
 	b.waiting.proposals = all
 	b.commands.Store(int64(len(all)))
+	b.setDue()
+}
+
+// setDue notes whether as many commands wait as must wake the group.
+func (b *inbox) setDue() {
+	n := len(b.waiting.proposals)
+	b.due.Store(n > 0 && (n >= b.verdict.Wake || b.proposalBytes >= b.verdict.WakeBytes))
 }
 
 // putMessages takes all messages or none, and returns how many were dropped.
@@ -166,37 +175,52 @@ func (b *inbox) putForgot(o appendlane.Outcome) {
 	b.mu.Unlock()
 }
 
-// take swaps what waits for an empty spare, and reports whether something is left for another turn. A turn
-// gets at most about maxBytes of commands and as much of messages, but at least one of each, since everything
-// that a turn proposes or hears becomes one write.
+// take swaps what waits for an empty spare, except the commands, and reports whether something is left for
+// another turn. A turn gets at most about maxBytes of messages, but at least one, since everything that a turn
+// hears becomes one write.
 func (b *inbox) take(spare *inputs, maxBytes int64) (more bool) {
-	return b.takeCalls(spare, maxBytes, maxBytes)
-}
-
-// takeCalls is take for a group of calls (call.go): it takes callBytes of them at most, and maybe none.
-func (b *inbox) takeCalls(spare *inputs, maxBytes, callBytes int64) (more bool) {
 	spare.reset()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting, *spare = *spare, b.waiting
-	b.waiting.since = spare.since // of those that stay
-	var proposalBytes, messageBytes int64
-	holds := b.holds || callBytes < maxBytes && len(spare.proposals) > 0 && spare.proposals[0].Bytes() > callBytes
-	if holds {
-		spare.proposals, b.waiting.proposals, proposalBytes = b.waiting.proposals, spare.proposals, b.proposalBytes
-	} else {
-		spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, min(maxBytes, callBytes), proposals.Proposal.Bytes)
-	}
-	b.commands.Store(int64(len(b.waiting.proposals)))
+	b.waiting.since = spare.since
+	spare.proposals, b.waiting.proposals = b.waiting.proposals, spare.proposals
+	var messageBytes int64
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
-	b.memory.waiting.Give(b.proposalBytes - proposalBytes + b.forwardBytes)
+	b.memory.waiting.Give(b.forwardBytes)
 	b.forwardBytes = 0
 	b.memory.received.Give(b.messageBytes - messageBytes)
-	b.proposalBytes, b.messageBytes = proposalBytes, messageBytes
-	return proposalBytes > 0 && !holds && callBytes >= maxBytes || messageBytes > 0
+	b.messageBytes = messageBytes
+	return messageBytes > 0
 }
 
-// hold makes take leave commands where they are, or no longer. It reports whether that is new.
+// takeCommands takes commands, if ask says that a batch begins with those that wait. A turn gets at most about
+// maxBytes, but at least one. Of a group of calls (call.go) it gets callBytes at most, and maybe none. The
+// spare has none before. takeCommands reports whether more are left that may follow at once.
+func (b *inbox) takeCommands(spare *inputs, maxBytes, callBytes int64, ask func(waiting int, bytes int64) batches.Verdict) (v batches.Verdict, more bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v = ask(len(b.waiting.proposals), b.proposalBytes)
+	b.verdict = v
+	b.setDue()
+	waiting := b.waiting.proposals
+	switch {
+	case !v.Begins:
+		return v, false
+	case b.holds || callBytes < maxBytes && len(waiting) > 0 && waiting[0].Bytes() > callBytes:
+		b.verdict = batches.Verdict{} // it is not the rule that they wait for
+		b.setDue()
+		return v, false
+	}
+	taken, left, bytes := split(waiting, spare.proposals, b.proposalBytes, min(maxBytes, callBytes), proposals.Proposal.Bytes)
+	spare.proposals, spare.since = taken, b.waiting.since
+	b.memory.waiting.Give(b.proposalBytes - bytes)
+	b.proposalBytes = bytes
+	b.setProposals(left)
+	return v, bytes > 0 && callBytes >= maxBytes
+}
+
+// hold makes takeCommands leave commands where they are, or no longer. It reports whether that is new.
 func (b *inbox) hold(on bool) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -284,7 +308,7 @@ func (b *inbox) firstProposal() (bytes int64, waits bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.holds || len(b.waiting.proposals) == 0 {
+	if b.holds || !b.due.Load() {
 		return 0, false
 	}
 	return b.waiting.proposals[0].Bytes(), true

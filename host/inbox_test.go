@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -19,6 +20,15 @@ func anInbox(waiting, received int64) *inbox {
 	return &inbox{memory: m, now: func() time.Duration { return 0 }}
 }
 
+// takeAll is what a turn takes while no command is held.
+func takeAll(b *inbox, in *inputs, most int64) (more bool) { return takeCalls(b, in, most, most) }
+
+func takeCalls(b *inbox, in *inputs, most, callBytes int64) (more bool) {
+	more = b.take(in, most)
+	_, left := b.takeCommands(in, most, callBytes, func(int, int64) batches.Verdict { return batches.Verdict{Begins: true, Wake: 1} })
+	return more || left
+}
+
 // Proposals are bounded in bytes, and a turn makes space again.
 func TestInboxBoundsProposals(t *testing.T) {
 	b := anInbox(4*(10+proposals.OverheadBytes), 0)
@@ -31,17 +41,17 @@ func TestInboxBoundsProposals(t *testing.T) {
 		{10, nil},
 		{1, outcome.ErrOverloaded},
 	} {
-		if err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
+		if _, err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
 			t.Errorf("step %d: %v, want %v", i, err, step.want)
 		}
 	}
 	var in inputs
-	b.take(&in, maxTurnBytes)
+	takeAll(b, &in, maxTurnBytes)
 	for i, step := range []struct {
 		bytes int
 		want  error
 	}{{10, nil}, {10, nil}, {1, outcome.ErrOverloaded}} {
-		if err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
+		if _, err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
 			t.Errorf("after a turn, step %d: %v, want %v", i, err, step.want)
 		}
 	}
@@ -58,13 +68,13 @@ func TestTurnIsBounded(t *testing.T) {
 		p := command(size)
 		p.Command[0] = byte(i)
 		m := raftpb.Message{Index: uint64(i), Entries: []raftpb.Entry{{Data: p.Command}}}
-		if err := b.putProposal(p); err != nil || b.putMessages([]raftpb.Message{m}, heldBytes(m)) != 0 {
+		if _, err := b.putProposal(p); err != nil || b.putMessages([]raftpb.Message{m}, heldBytes(m)) != 0 {
 			t.Fatal(err)
 		}
 	}
 	var in inputs
 	for more := true; more; {
-		more = b.take(&in, maxTurnBytes)
+		more = takeAll(b, &in, maxTurnBytes)
 		if n := len(in.proposals); n == 0 || n*size > maxTurnBytes || len(in.messages) != n {
 			t.Fatalf("a turn takes %d commands and %d messages of 1 MiB", n, len(in.messages))
 		}
@@ -84,11 +94,11 @@ func TestTurnIsBounded(t *testing.T) {
 func TestTurnTakesAtLeastOne(t *testing.T) {
 	b := anInbox(100<<20, 0)
 	for range 2 {
-		_ = b.putProposal(command(2 * maxTurnBytes))
+		_, _ = b.putProposal(command(2 * maxTurnBytes))
 	}
 	var in inputs
 	for i, more := range []bool{true, false} {
-		if b.take(&in, maxTurnBytes) != more || len(in.proposals) != 1 {
+		if takeAll(b, &in, maxTurnBytes) != more || len(in.proposals) != 1 {
 			t.Errorf("turn %d takes %d commands", i, len(in.proposals))
 		}
 	}
@@ -109,7 +119,7 @@ func TestInboxDropsMessages(t *testing.T) {
 	}
 	b.putAnswers(make([]raftpb.Message, 5))
 	var in inputs
-	b.take(&in, maxTurnBytes)
+	takeAll(b, &in, maxTurnBytes)
 	if len(in.messages) != 6 || len(in.answers) != 5 {
 		t.Errorf("took %d messages and %d answers", len(in.messages), len(in.answers))
 	}
@@ -120,7 +130,7 @@ func TestInboxDropsMessages(t *testing.T) {
 
 func TestInboxClose(t *testing.T) {
 	b := anInbox(20+2*proposals.OverheadBytes, 20)
-	if err := b.putProposal(command(1)); err != nil {
+	if _, err := b.putProposal(command(1)); err != nil {
 		t.Fatal(err)
 	}
 	if left := b.close(); len(left) != 1 {
@@ -129,7 +139,7 @@ func TestInboxClose(t *testing.T) {
 	if left := b.close(); len(left) != 0 {
 		t.Errorf("%d were left the second time", len(left))
 	}
-	if err := b.putProposal(command(1)); !errors.Is(err, outcome.ErrStopped) {
+	if _, err := b.putProposal(command(1)); !errors.Is(err, outcome.ErrStopped) {
 		t.Error(err)
 	}
 	if n := b.putMessages(make([]raftpb.Message, 2), 2); n != 2 {
@@ -140,7 +150,10 @@ func TestInboxClose(t *testing.T) {
 // Tiny commands count with their overhead in memory, or a queue of 256 MiB would hold 50 GB of them.
 func TestInboxCountsTinyCommands(t *testing.T) {
 	b, n := anInbox(1<<20, 0), 0
-	for b.putProposal(command(1)) == nil {
+	for {
+		if _, err := b.putProposal(command(1)); err != nil {
+			break
+		}
 		n++
 	}
 	if maxCommands := (1 << 20) / 180; n > maxCommands { // 187 bytes each, measured: the command, its waiter, and the places in queues
@@ -157,12 +170,12 @@ func TestInboxCollapses(t *testing.T) {
 	}
 	b.putCampaign()
 	var in inputs
-	b.take(&in, maxTurnBytes)
+	takeAll(b, &in, maxTurnBytes)
 	if len(in.unreachable) != 2 || !in.campaign {
 		t.Errorf("%+v", in)
 	}
-	b.take(&in, maxTurnBytes)
-	b.take(&in, maxTurnBytes) // both buffers have been used
+	takeAll(b, &in, maxTurnBytes)
+	takeAll(b, &in, maxTurnBytes) // both buffers have been used
 	if len(in.unreachable) != 0 || in.campaign {
 		t.Errorf("again: %+v", in)
 	}
@@ -171,13 +184,13 @@ func TestInboxCollapses(t *testing.T) {
 // A spare buffer keeps nothing of the last turn alive.
 func TestInboxForgetsWhatWasTaken(t *testing.T) {
 	b := anInbox(20+2*proposals.OverheadBytes, 20)
-	_ = b.putProposal(command(3))
+	_, _ = b.putProposal(command(3))
 	b.putMessages([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}}, 1)
 	b.putAnswers([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}})
 	var in inputs
-	b.take(&in, maxTurnBytes)
+	takeAll(b, &in, maxTurnBytes)
 	proposals, messages, answers := in.proposals, in.messages, in.answers
-	b.take(&in, maxTurnBytes)
+	takeAll(b, &in, maxTurnBytes)
 	if proposals[0].Command != nil || messages[0].Entries != nil || answers[0].Entries != nil {
 		t.Error("the spare still points to what was taken")
 	}
@@ -187,7 +200,7 @@ func TestInboxForgetsWhatWasTaken(t *testing.T) {
 // here the lock is held, and the turn would hang.
 func TestATurnLooksForCommandsWithoutALock(t *testing.T) {
 	b := anInbox(1<<20, 0)
-	if err := b.putProposal(command(10)); err != nil || !b.hasProposals() {
+	if _, err := b.putProposal(command(10)); err != nil || !b.hasProposals() {
 		t.Fatal(err, "or no command waits")
 	}
 	if gone := b.takeIf(func(proposals.Proposal) bool { return true }); len(gone) != 1 {
@@ -211,7 +224,7 @@ func TestWaitingCommandsAreCounted(t *testing.T) {
 	}
 	put := func() {
 		for range 3 {
-			if err := b.putProposal(command(100)); err != nil {
+			if _, err := b.putProposal(command(100)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -219,11 +232,11 @@ func TestWaitingCommandsAreCounted(t *testing.T) {
 	put()
 	check("three puts", 3)
 	var in inputs
-	b.take(&in, 1)
+	takeAll(b, &in, 1)
 	check("a turn that takes one", 2)
-	b.takeCalls(&in, maxTurnBytes, 0)
+	takeCalls(b, &in, maxTurnBytes, 0)
 	check("a turn that takes none", 2)
-	b.take(&in, maxTurnBytes)
+	takeAll(b, &in, maxTurnBytes)
 	check("a turn that takes all", 0)
 	put()
 	b.dropProposals()
@@ -231,4 +244,46 @@ func TestWaitingCommandsAreCounted(t *testing.T) {
 	put()
 	b.close()
 	check("the end", 0)
+}
+
+// Commands that a rule holds stay, and wake the group when they are as many, or as many bytes, as it said.
+func TestHeldCommandsWakeLate(t *testing.T) {
+	b := anInbox(8<<20, 0)
+	says := func(v batches.Verdict) (taken int) {
+		var in inputs
+		b.take(&in, maxTurnBytes)
+		b.takeCommands(&in, maxTurnBytes, maxTurnBytes, func(int, int64) batches.Verdict { return v })
+		return len(in.proposals)
+	}
+	put := func(n, bytes int) (wakes int) {
+		for range n {
+			woken, err := b.putProposal(command(bytes))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if woken {
+				wakes++
+			}
+		}
+		return wakes
+	}
+	if n := put(2, 10); n != 2 {
+		t.Errorf("%d of 2 commands wake the group that no rule has kept", n)
+	}
+	says(batches.Verdict{Wake: 5, WakeBytes: 1 << 20})
+	if n := put(2, 10); n != 0 {
+		t.Errorf("%d commands wake the group before the fifth", n)
+	}
+	if n := put(1, 10); n != 1 {
+		t.Error("the fifth command does not wake the group")
+	}
+	if n := says(batches.Verdict{Begins: true, Wake: 100, WakeBytes: 1 << 20}); n != 5 {
+		t.Errorf("%d of 5 commands are taken", n)
+	}
+	if n := put(3, 300<<10); n != 0 {
+		t.Errorf("%d commands wake the group with less than a MiB", n)
+	}
+	if n := put(1, 300<<10); n != 1 {
+		t.Error("a MiB of commands does not wake the group")
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/transport"
@@ -42,10 +43,11 @@ type environment struct {
 	pipeline    pipeline.Pipeline
 	logger      *slog.Logger
 	hook        func(event.Event)
+	batches     func() batches.Rule
 }
 
 func newEnvironment(options []Option) (e environment, err error) {
-	e = environment{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
+	e = environment{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default(), batches: func() batches.Rule { return new(batches.Choice) }}
 	for i, o := range options {
 		if o != nil {
 			o(&e) // also after one that is nil: a transport that was given is closed
@@ -64,6 +66,8 @@ func newEnvironment(options []Option) (e environment, err error) {
 		return e, errors.New("millrace: WithTransport needs a transport; leave the option out for TCP")
 	case e.pipeline == nil:
 		return e, errors.New("millrace: WithPipeline needs a pipeline; leave the option out for pipeline.Async")
+	case e.batches == nil:
+		return e, errors.New("millrace: WithBatches needs a function; leave the option out for batches.Choice")
 	case e.logger == nil:
 		return e, errors.New("millrace: WithLogger needs a logger; leave the option out for slog.Default, or pass one with slog.DiscardHandler")
 	}
@@ -72,6 +76,11 @@ func newEnvironment(options []Option) (e environment, err error) {
 
 // WithEnv replaces clock, random source and scheduler.
 func WithEnv(v env.Env) Option { return func(e *environment) { e.env = v } }
+
+// WithBatches replaces the rule that says when a leader begins its next batch. f is called for each group
+// that is opened, and each call returns a rule of its own. It is for experiments: a batches.Choice, the
+// default, finds the better one of the others by itself.
+func WithBatches(f func() batches.Rule) Option { return func(e *environment) { e.batches = f } }
 
 // WithFS replaces the file system.
 func WithFS(fs vfs.FS) Option { return func(e *environment) { e.fs = fs } }

@@ -347,6 +347,7 @@ type groupProposals struct {
 	copies      proposals.HostCopies
 	frames      proposals.SeenFrames
 	batching    proposals.Batching // its own comments say who owns what
+	alarm       sched.Alarm        // that ends a wait for a larger batch
 	gathering   proposals.Gathering
 	overload    examination.Overload
 	hasCommands bool // its entries have headers (commands.go)

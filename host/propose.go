@@ -85,13 +85,16 @@ func (g *Group) take(command []byte, w *proposals.Waiter) error {
 	if err := g.rejectHalted(); err != nil {
 		return err
 	}
-	if err := g.inbox.putProposal(proposals.Proposal{Command: command, Waiter: w}); err != nil {
+	wakes, err := g.inbox.putProposal(proposals.Proposal{Command: command, Waiter: w})
+	if err != nil {
 		if err == outcome.ErrOverloaded {
 			g.noteOverload(1)
 		}
 		return outcome.WithCause(err, g.Err())
 	}
-	g.wake()
+	if wakes {
+		g.wake()
+	}
 	return nil
 }
 

@@ -77,7 +77,7 @@ func (s *seated) Left() { (*Group)(s).partDone(theTurn) }
 // little more than a turn for one. Time and messages never wait for commands: a late heartbeat can cost the
 // leadership.
 func (s *seated) Gathers() bool {
-	if len(s.work.taken.proposals) <= 1 && !s.proposals.SeveralWait() {
+	if s.proposals.batching.Holds() || len(s.work.taken.proposals) <= 1 && !s.proposals.SeveralWait() {
 		return false
 	}
 	commands, urgent := s.inbox.peek()

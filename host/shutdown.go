@@ -61,7 +61,8 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	all(stops)
 	h.bulk.transfers.CloseAll()
 	for _, g := range h.groups.all() {
-		g.work.held.Stop()
+		g.work.held.Alarm.Stop()
+		g.proposals.alarm.Stop()
 		g.snapshots.Close()
 	}
 	h.storage.lane.Close()

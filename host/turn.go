@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/host/internal/containment"
-	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 )
@@ -46,6 +45,7 @@ func (g *Group) turn(at moment, crowded bool) (again bool, due int64) {
 	g.stepDuties(turn.BeforeTime)
 	g.expire(untold)
 	g.stepDuties(turn.AfterTime)
+	left = g.takeCommands(crowded) || left
 	g.offerCommands()
 	if g.hasReady() {
 		g.handle(g.core.node.Ready())
@@ -59,15 +59,10 @@ func (g *Group) takeInputs(crowded bool) (left bool) {
 	if crowded {
 		most = maxCrowdedTurnBytes
 	}
-	left = g.inbox.takeCalls(&g.work.taken, most, g.callBytes(most))
-	if g.proposals.hasCommands {
-		g.proposals.drain.Add(proposals.Bytes(g.work.taken.proposals))
-		g.grantSpace()
-	}
+	left = g.inbox.take(&g.work.taken, most)
 	g.work.wanted.Want(dutiesOf(&g.work.taken))
 	g.dropUncounted()
 	g.dropLateOrders()
-	g.proposals.Offer(g.work.taken.proposals, g.work.taken.since)
 	g.writes.discarding.dropMessages(&g.work.taken)
 	return left
 }
@@ -174,6 +169,7 @@ func (g *Group) finishTurn(crowded bool) (left bool) {
 	g.stepDuties(turn.AfterReady)
 	left = g.readsLeft() || g.work.releases
 	g.proposals.batching.Measure(g.core.node.BasicStatus(), g.now)
+	left = g.isLate() || left
 	g.publish()
 	g.stepDuties(turn.AfterStatus)
 	return left

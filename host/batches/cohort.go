@@ -37,14 +37,16 @@ func (c *Cohort) Next(s State) Verdict {
 	switch {
 	case s.Waiting >= maxHeld || s.Bytes >= maxHeldBytes:
 		c.begin(s)
-		return Verdict{Begins: true}
+		return Verdict{Begins: true, Wake: maxHeld, WakeBytes: maxHeldBytes}
 	case s.Open > 0:
-		return Verdict{Wake: maxHeld}
+		return Verdict{Wake: maxHeld, WakeBytes: maxHeldBytes}
 	case s.Waiting < c.target && s.Now < c.ends:
-		return Verdict{Wake: c.target, Again: c.ends}
+		return Verdict{Wake: c.target, WakeBytes: maxHeldBytes, Again: c.ends}
 	}
-	c.begin(s)
-	return Verdict{Begins: s.Waiting > 0, Wake: 1}
+	if c.begin(s); s.Waiting == 0 {
+		return Verdict{Wake: 1}
+	}
+	return Verdict{Begins: true, Wake: maxHeld, WakeBytes: maxHeldBytes}
 }
 
 // expect notes that clients were answered, who may come back.

@@ -19,7 +19,10 @@ type State struct {
 type Verdict struct {
 	Begins bool          // put them into the log now
 	Again  time.Duration // if not: ask again at this time; 0: a commit or a command comes first
-	Wake   int           // if not: ask again when as many commands wait; at least 1
+	// Ask again when as many commands wait, at least 1, or as many bytes of them; 0: any number of bytes. If a
+	// batch begins, this is for those that come after it.
+	Wake      int
+	WakeBytes int64
 }
 
 // Rule decides when the next batch of one group begins. A leader asks it when commands wait and something has

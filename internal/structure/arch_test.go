@@ -58,9 +58,10 @@ host/membership        raft/raftpb raft/tracker raft/confchange transport       
 host/outcome           host/diagnosis host/membership wal                                                   |
 host/statemachine      host/outcome host/session object raft/raftpb                                          |
 host/internal/containment env host/statemachine raft |
+host/batches |
 host/internal/reports env host/event host/internal/containment |
 host/internal/pulse                                                                                           |
-host/internal/outbox   raft/raftpb transport env                                                          |
+host/internal/outbox   raft/raftpb transport host/internal/sched                                                          |
 host/internal/sched    host/internal/turn env                                                                |
 host/internal/identity snapshot transport vfs wal host/membership |
 host/internal/control  transport                                                                             |

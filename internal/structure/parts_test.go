@@ -15,7 +15,7 @@ import (
 const parts = `
 words     turn control budget entry containment
 voices    reports
-queues    sched outbox workqueue                      workqueue→outbox
+queues    sched outbox workqueue                      workqueue→outbox outbox→sched
 lanes     identity storage appendlane divergence
 machine   apply
 services  proposals reads members bulk pulse examination peers  proposals→members peers→examination

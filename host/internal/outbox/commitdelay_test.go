@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -32,7 +33,7 @@ func entries(commit uint64) *raftpb.Message {
 // turn.
 func TestCommitIndexIsDelayed(t *testing.T) {
 	c, out, wakes := &clock{now: time.Second}, &record{}, 0
-	o, d := Batches{To: out, HoldEmpty: true}, CommitDelay{Clock: c, Wake: func() { wakes++ }}
+	o, d := Batches{To: out, HoldEmpty: true}, CommitDelay{Alarm: sched.Alarm{Clock: c, Wake: func() { wakes++ }}}
 	o.Put(1, commit(4))
 	o.Flush()
 	if d.Step(&o, false) || len(out.sent) > 0 || c.at != c.now+maxHold {
@@ -49,7 +50,7 @@ func TestCommitIndexIsDelayed(t *testing.T) {
 func TestEntriesCarryTheCommitIndex(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		c, out, wakes := &clock{now: time.Second}, &record{}, 0
-		o, d := Batches{To: out, HoldEmpty: true}, CommitDelay{Clock: c, Wake: func() { wakes++ }}
+		o, d := Batches{To: out, HoldEmpty: true}, CommitDelay{Alarm: sched.Alarm{Clock: c, Wake: func() { wakes++ }}}
 		o.Put(1, commit(4))
 		d.Step(&o, false)
 		o.Put(1, entries(5))
@@ -74,7 +75,7 @@ func TestEntriesCarryTheCommitIndex(t *testing.T) {
 // While other groups wait, the rest leaves with a turn before long, and no timer is set.
 func TestCrowdedGroupSetsNoTimer(t *testing.T) {
 	c, out := &clock{now: time.Second}, &record{}
-	o, d := Batches{To: out, HoldEmpty: true}, CommitDelay{Clock: c}
+	o, d := Batches{To: out, HoldEmpty: true}, CommitDelay{Alarm: sched.Alarm{Clock: c}}
 	o.Put(1, commit(4))
 	if again := d.Step(&o, true); !again || c.at != 0 || len(out.sent) > 0 {
 		t.Errorf("again %t, sent %v, the timer is set to %v", again, out.sent, c.at)

@@ -4,19 +4,29 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/raft"
 )
 
 // Batching is what a leader knows of its open batches: those that have begun and are not committed. A batch
-// is the commands that one turn has put into the log. Each begins at once, and batching only measures
-// (decision 0028).
+// is the commands that one turn has put into the log. A rule of package batches says when the next one
+// begins; Batching tells it what was measured.
 type Batching struct {
+	Rule batches.Rule
+
 	// Owned by the turn.
-	term  uint64 // in which this host leads; 0: it does not
-	open  []openBatch
-	first int           // of open; those before it are committed
-	next  uint64        // as put said; 0: nothing
-	mean  time.Duration // of the time from the beginning of a batch to its commit; 0: not measured
+	term     uint64 // in which this host leads; 0: it does not
+	open     []openBatch
+	first    int           // of open; those before it are committed
+	flushed  int           // of open; those before it are on this host's disk, or committed
+	next     uint64        // as Put said; 0: nothing
+	put      int           // commands, as Put said
+	pending  int           // commands of the open batches
+	answered int           // commands that were committed since the rule was asked
+	mean     time.Duration // of the time from the beginning of a batch to its commit; 0: not measured
+	flush    time.Duration // the same, until this host's disk has the batch
+	wake     int           // commands that must wait before the rule is asked, as it said
+	again    time.Duration // when it wants to be asked; 0: no time was said
 
 	depth atomic.Int64 // for Metrics
 	round atomic.Int64
@@ -24,12 +34,13 @@ type Batching struct {
 
 // openBatch is one of them.
 type openBatch struct {
-	last  uint64 // index of its last entry
-	began time.Duration
+	last     uint64 // index of its last entry
+	began    time.Duration
+	commands int
 }
 
-// Put notes the last entry of what this turn has put into the log.
-func (b *Batching) Put(last uint64) { b.next = last }
+// Put notes the last entry of what this turn has put into the log, and how many commands it was.
+func (b *Batching) Put(last uint64, commands int) { b.next, b.put = last, b.put+commands }
 
 // roundWeight is the weight of a new round in the mean: about the last eight count.
 const roundWeight = 8
@@ -42,39 +53,92 @@ func (b *Batching) Measure(st raft.BasicStatus, now func() time.Duration) {
 		term = st.Term
 	}
 	if term != b.term { // another leadership begins, or none
-		b.term, b.open, b.first, b.mean = term, b.open[:0], 0, 0
+		b.term, b.open, b.first, b.flushed, b.pending, b.answered, b.mean, b.flush = term, b.open[:0], 0, 0, 0, 0, 0, 0
 		b.round.Store(0)
 	}
 	if b.next > 0 && term > 0 {
-		b.open = append(b.open, openBatch{last: b.next, began: now()})
+		b.open = append(b.open, openBatch{last: b.next, began: now(), commands: b.put})
+		b.pending += b.put
 	}
-	b.next = 0
+	b.next, b.put = 0, 0
+	if b.flushed < len(b.open) && b.open[b.flushed].last <= max(st.Durable, st.Commit) {
+		b.endFlushes(max(st.Durable, st.Commit), now())
+	}
 	if b.first < len(b.open) && b.open[b.first].last <= st.Commit {
 		b.end(st.Commit, now())
 	}
 	b.depth.Store(int64(len(b.open) - b.first))
 }
 
+// endFlushes notes the batches through an index that this host's disk has now. One that is committed first has
+// taken this disk at least as long.
+func (b *Batching) endFlushes(durable uint64, now time.Duration) {
+	for ; b.flushed < len(b.open) && b.open[b.flushed].last <= durable; b.flushed++ {
+		addToMean(&b.flush, now-b.open[b.flushed].began)
+	}
+}
+
 // end forgets the batches through an index that is committed now.
 func (b *Batching) end(committed uint64, now time.Duration) {
 	for ; b.first < len(b.open) && b.open[b.first].last <= committed; b.first++ {
-		took := max(now-b.open[b.first].began, 1)
-		if b.mean == 0 {
-			b.mean = took
-		}
-		b.mean += (took - b.mean) / roundWeight
+		addToMean(&b.mean, now-b.open[b.first].began)
+		b.pending -= b.open[b.first].commands
+		b.answered += b.open[b.first].commands
 	}
 	b.round.Store(int64(b.mean))
 	if b.first == len(b.open) || b.first >= 64 && 2*b.first >= len(b.open) { // under load batches are always open
 		b.open = b.open[:copy(b.open, b.open[b.first:])]
+		b.flushed -= b.first
 		b.first = 0
 	}
 }
 
+// addToMean adds a measurement to a moving mean.
+func addToMean(mean *time.Duration, took time.Duration) {
+	took = max(took, 1)
+	if *mean == 0 {
+		*mean = took
+	}
+	*mean += (took - *mean) / roundWeight
+}
+
+// MustAsk reports whether the rule has a reason to be asked, besides the number of commands that wait:
+// commands were answered, what it waits for will not come, or its time has.
+func (b *Batching) MustAsk(now func() time.Duration) bool {
+	switch {
+	case b.answered > 0:
+		return true
+	case b.wake <= 1:
+		return false
+	case b.term == 0 || b.first == len(b.open) && b.again == 0:
+		return true
+	}
+	return b.again > 0 && now() >= b.again
+}
+
+// Ask asks the rule about the commands that wait.
+func (b *Batching) Ask(waiting int, bytes int64, now time.Duration) batches.Verdict {
+	v := b.Rule.Next(batches.State{
+		Now: now, Waiting: waiting, Bytes: bytes, Open: len(b.open) - b.first, Pending: b.pending, Answered: b.answered,
+		Round: b.mean, Flush: b.flush,
+	})
+	b.answered, b.wake, b.again = 0, v.Wake, v.Again
+	return v
+}
+
+// Pass is in place of Ask for a member that takes all commands at once, since it does not lead.
+func (b *Batching) Pass() batches.Verdict {
+	b.answered, b.wake, b.again = 0, 1, 0
+	return batches.Verdict{Begins: true, Wake: 1}
+}
+
+// Holds reports whether commands are kept for a later batch at times.
+func (b *Batching) Holds() bool { return b.wake > 1 }
+
 // Shrink releases the array, if no batch is open.
 func (b *Batching) Shrink() {
 	if b.first == len(b.open) {
-		b.open, b.first = nil, 0
+		b.open, b.first, b.flushed = nil, 0, 0
 	}
 }
 

@@ -1,0 +1,66 @@
+package sched
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/env"
+)
+
+// Alarm wakes a group at a time. Its timer is made when it is first needed. To postpone an alarm costs an
+// atomic store: the timer fires too early then, and is set again. Set and Clear belong to the group's turn.
+type Alarm struct {
+	Clock env.Clock
+	Wake  func() // makes the group run a turn; the timer calls it
+
+	timer env.Timer    // nil until it is needed
+	set   atomic.Bool  // the timer is set,
+	due   atomic.Int64 // for this time
+	at    atomic.Int64 // by the clock; 0: no alarm
+}
+
+// Set makes Wake be called at a time, in place of the one that was set before. The clock shows now.
+func (a *Alarm) Set(at, now time.Duration) {
+	a.at.Store(int64(max(at, 1)))
+	if !a.set.Swap(true) || int64(at) < a.due.Load() {
+		a.start(at-now, now)
+	}
+}
+
+func (a *Alarm) start(after, now time.Duration) {
+	a.due.Store(int64(now + after))
+	if a.timer == nil {
+		a.timer = a.Clock.Timer(a.ring)
+	}
+	a.timer.Set(max(after, 1))
+}
+
+// Clear makes Wake not be called.
+func (a *Alarm) Clear() { a.at.Store(0) }
+
+// ring is called by the timer.
+func (a *Alarm) ring() {
+	for {
+		at, now := time.Duration(a.at.Load()), a.Clock.Now()
+		switch {
+		case at > now:
+			a.start(at-now, now)
+			return
+		case at != 0:
+			a.set.Store(false)
+			a.Wake()
+			return
+		}
+		a.set.Store(false)
+		if a.at.Load() == 0 || a.set.Swap(true) { // else a turn has just set it
+			return
+		}
+	}
+}
+
+// Stop ends the timer.
+func (a *Alarm) Stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
