@@ -295,8 +295,9 @@ type inbox struct {
 	mu            sync.Mutex
 	closed        bool
 	waiting       inputs
-	holds         bool            // commands stay here for now: the group may be founded before long (founding.go)
-	verdict       batches.Verdict // how many commands must wait for the group to be woken
+	holds         bool               // commands stay here for now: the group may be founded before long (founding.go)
+	arrivals      proposals.Arrivals // of the commands
+	verdict       batches.Verdict    // how many commands must wait for the group to be woken
 	proposalBytes int64
 	forwardBytes  int64
 	messageBytes  int64

@@ -2,6 +2,7 @@ package host
 
 import (
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/internal/appendlane"
@@ -43,8 +44,8 @@ func (b *inbox) putProposal(p proposals.Proposal) (wakes bool, err error) {
 		return false, outcome.ErrOverloaded
 	}
 	b.proposalBytes += p.Bytes()
-	if len(b.waiting.proposals) == 0 {
-		b.waiting.since = b.now() // once for each batch: a reading costs as much as all the rest
+	if n := len(b.waiting.proposals) + 1; b.arrivals.Reads(n) {
+		b.arrivals.Came(n, b.now())
 	}
 	b.setProposals(append(b.waiting.proposals, p))
 	return b.due.Load(), nil
@@ -183,7 +184,6 @@ func (b *inbox) take(spare *inputs, maxBytes int64) (more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting, *spare = *spare, b.waiting
-	b.waiting.since = spare.since
 	spare.proposals, b.waiting.proposals = b.waiting.proposals, spare.proposals
 	var messageBytes int64
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
@@ -197,10 +197,11 @@ func (b *inbox) take(spare *inputs, maxBytes int64) (more bool) {
 // takeCommands takes commands, if ask says that a batch begins with those that wait. A turn gets at most about
 // maxBytes, but at least one. Of a group of calls (call.go) it gets callBytes at most, and maybe none. The
 // spare has none before. takeCommands reports whether more are left that may follow at once.
-func (b *inbox) takeCommands(spare *inputs, maxBytes, callBytes int64, ask func(waiting int, bytes int64) batches.Verdict) (v batches.Verdict, more bool) {
+func (b *inbox) takeCommands(spare *inputs, maxBytes, callBytes int64, now time.Duration, ask func(waiting int, bytes int64, waited time.Duration) batches.Verdict) (v batches.Verdict, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v = ask(len(b.waiting.proposals), b.proposalBytes)
+	n := len(b.waiting.proposals)
+	v = ask(n, b.proposalBytes, b.arrivals.Waited(n, now))
 	b.verdict = v
 	b.setDue()
 	waiting := b.waiting.proposals
@@ -213,7 +214,8 @@ func (b *inbox) takeCommands(spare *inputs, maxBytes, callBytes int64, ask func(
 		return v, false
 	}
 	taken, left, bytes := split(waiting, spare.proposals, b.proposalBytes, min(maxBytes, callBytes), proposals.Proposal.Bytes)
-	spare.proposals, spare.since = taken, b.waiting.since
+	spare.proposals, spare.since = taken, b.arrivals.First()
+	b.arrivals.Left(len(left), now)
 	b.memory.waiting.Give(b.proposalBytes - bytes)
 	b.proposalBytes = bytes
 	b.setProposals(left)

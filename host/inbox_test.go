@@ -25,7 +25,7 @@ func takeAll(b *inbox, in *inputs, most int64) (more bool) { return takeCalls(b,
 
 func takeCalls(b *inbox, in *inputs, most, callBytes int64) (more bool) {
 	more = b.take(in, most)
-	_, left := b.takeCommands(in, most, callBytes, func(int, int64) batches.Verdict { return batches.Verdict{Begins: true, Wake: 1} })
+	_, left := b.takeCommands(in, most, callBytes, 0, func(int, int64, time.Duration) batches.Verdict { return batches.Verdict{Begins: true, Wake: 1} })
 	return more || left
 }
 
@@ -252,7 +252,7 @@ func TestHeldCommandsWakeLate(t *testing.T) {
 	says := func(v batches.Verdict) (taken int) {
 		var in inputs
 		b.take(&in, maxTurnBytes)
-		b.takeCommands(&in, maxTurnBytes, maxTurnBytes, func(int, int64) batches.Verdict { return v })
+		b.takeCommands(&in, maxTurnBytes, maxTurnBytes, 0, func(int, int64, time.Duration) batches.Verdict { return v })
 		return len(in.proposals)
 	}
 	put := func(n, bytes int) (wakes int) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	held "github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/sim/batches"
 	"github.com/millrace/millrace/wal"
@@ -15,10 +16,10 @@ import (
 // BatchRun is one measurement of a rule for batches: three hosts on some Hardware, one group, and a load.
 type BatchRun struct {
 	Hardware
-	// Rule says when the leader begins its next batch; nil: at once.
+	// Rule says when the leader begins its next batch; nil: Host does.
 	Rule batches.Rule
-	// Holder is a rule of a host, in place of Rule.
-	Holder Holder
+	// Host makes the rule that is a part of each host; nil: at once.
+	Host func() held.Rule
 	// Echoes makes followers answer each frame with commands at once, too. The answers cost what they cost, and
 	// say nothing: a rule that waits for them is batches.Spaced by a round trip.
 	Echoes bool
@@ -56,6 +57,9 @@ func MeasureBatches(run BatchRun) (r BatchResult, err error) {
 		w.hardware = newHardware(w, run.Hardware, rng)
 		w.hardware.echoes = run.Echoes
 		w.parallelism = min(run.Processors, 2)
+		if w.batches = run.Host; run.Host == nil {
+			w.batches = func() held.Rule { return held.AtOnce{} }
+		}
 		w.groupConfig = host.GroupConfig{}
 		w.config.LogCacheBytes, w.config.SegmentBytes, w.config.MemoryBytes = 4<<20, 1<<20, 1<<30
 		w.config.HeartbeatInterval, w.config.ElectionTimeout = 500*time.Millisecond, 5*time.Second
@@ -66,7 +70,7 @@ func MeasureBatches(run BatchRun) (r BatchResult, err error) {
 		}
 		c := &batchClients{w: w, run: run, rng: rng, leader: w.leader().alive.replicas[0], value: make([]byte, run.ValueBytes)}
 		c.gate = &batchGate{
-			w: w, leader: c.leader, rule: run.Rule, host: run.Holder, bytes: int64(run.ValueBytes), pass: c.pass, last: c.leader.group.Status().LastIndex,
+			w: w, leader: c.leader, rule: run.Rule, bytes: int64(run.ValueBytes), pass: c.pass, last: c.leader.group.Status().LastIndex,
 		}
 		r = c.measure()
 	})

@@ -3,7 +3,6 @@ package sim
 import (
 	"time"
 
-	hostbatches "github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/sim/batches"
 )
 
@@ -26,8 +25,6 @@ type batchGate struct {
 	measured  batches.Measured
 
 	waiting []time.Duration // when each write that waits was to come
-	host    Holder          // in place of rule: a rule of package host/batches; nil: none
-	passed  int             // writes that were passed and are not committed
 	holds   bool
 	held    uint64 // batches that were held back while writes waited
 }
@@ -42,11 +39,6 @@ type openBatch struct {
 
 // write passes a write to the leader, which was to come at a time, or holds it.
 func (g *batchGate) write(from time.Duration) {
-	if g.host != nil {
-		g.waiting = append(g.waiting, from)
-		g.ask(0)
-		return
-	}
 	g.advance()
 	if g.holds {
 		g.waiting = append(g.waiting, from)
@@ -58,7 +50,7 @@ func (g *batchGate) write(from time.Duration) {
 // advance finds which batches began, are on the disk and are committed, and lets writes pass when the rule
 // allows it.
 func (g *batchGate) advance() {
-	if g.rule == nil && g.host == nil {
+	if g.rule == nil {
 		return
 	}
 	now, status := g.w.now, g.leader.group.Status()
@@ -72,48 +64,12 @@ func (g *batchGate) advance() {
 			g.measured.NoteFlush(now, now-b.began)
 		}
 	}
-	answered := 0
 	for len(g.open) > 0 && g.open[0].last <= status.Committed {
 		b := g.open[0]
-		answered += int(b.bytes / g.bytes)
 		g.open, g.openBytes = g.open[1:], g.openBytes-b.bytes
 		g.measured.NoteRound(now, now-b.began, b.bytes)
 	}
-	if g.host != nil {
-		if answered > 0 {
-			g.passed -= answered
-			g.ask(answered)
-		}
-		return
-	}
 	g.decide(now)
-}
-
-// Holder is a rule of a host (package host/batches).
-type Holder interface{ Next(s hostbatches.State) hostbatches.Verdict }
-
-// ask asks the rule of a host, after that many writes were committed.
-func (g *batchGate) ask(answered int) {
-	now := g.w.now
-	open := len(g.open)
-	if g.passed > 0 {
-		open = max(open, 1)
-	}
-	v := g.host.Next(hostbatches.State{
-		Now: now, Waiting: len(g.waiting), Bytes: int64(len(g.waiting)) * g.bytes, Open: open, Pending: g.passed, Answered: answered,
-		Round: g.measured.Round, Flush: g.measured.Flush,
-	})
-	switch {
-	case v.Begins:
-		waiting := g.waiting
-		g.waiting = nil
-		g.passed += len(waiting)
-		for _, from := range waiting {
-			g.pass(from)
-		}
-	case v.Again > now:
-		g.w.plan(v.Again-now, "a batch may begin", nil, func() { g.ask(0) })
-	}
 }
 
 // decide asks the rule, if a batch is open.

@@ -33,9 +33,9 @@ func TestCohortProbe(t *testing.T) {
 					}
 					switch rule {
 					case "cohort":
-						run.Holder = &hostbatches.Cohort{}
+						run.Host = func() hostbatches.Rule { return new(hostbatches.Cohort) }
 					case "choice":
-						run.Holder = &hostbatches.Choice{}
+						run.Host = func() hostbatches.Rule { return new(hostbatches.Choice) }
 						run.Ops *= 3
 					}
 					r, err := sim.MeasureBatches(run)

@@ -115,6 +115,7 @@ func (l *life) open(c host.Config, machine func(*replica) statemachine.Machine) 
 		host.WithFS(l.host.disk.MountIn(&l.paths)),
 		host.WithTransport(l.transport()),
 		host.WithPipeline(l.w.pipeline),
+		host.WithBatches(l.w.batches),
 		host.WithLogger(slog.New(l)),
 		host.WithEvents(l.event))
 	if err != nil || l.dead {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/sim/property"
@@ -39,6 +40,7 @@ type world struct {
 	config       host.Config // of every host, without id and directory
 	groupConfig  host.GroupConfig
 	parallelism  int // of every host
+	batches      func() batches.Rule
 	mode         wal.Mode
 	looking      bool       // checks are running
 	counting     *costs     // cost.go; nil: nothing is counted
@@ -104,6 +106,7 @@ func newWorld(o Options) *world {
 		w.ghosts = append(w.ghosts, newGhost(id+1))
 	}
 	w.parallelism = pick(splitSeed(o.Seed, 8), 1, 2, 4, 8)
+	w.batches = drawBatches(splitSeed(o.Seed, 21))
 	w.mode = drawMode(splitSeed(o.Seed, 5))
 	if o.Mode != nil {
 		w.mode = *o.Mode

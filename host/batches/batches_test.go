@@ -124,7 +124,7 @@ func (w *world) run(c *Choice, batches int) {
 	for range batches {
 		s := State{Now: w.now, Waiting: clients, Bytes: clients << 10, Round: time.Millisecond, Flush: time.Millisecond}
 		if v := c.Next(s); !v.Begins {
-			s.Now = max(v.Again, s.Now)
+			s.Now, s.Waited = max(v.Again, s.Now), clients*(v.Again-s.Now)
 			if !c.Next(s).Begins {
 				panic("the wait does not end")
 			}

@@ -16,8 +16,8 @@ const (
 )
 
 // Choice is AtOnce or a Cohort, whichever makes commands take less time on this machine and under this load.
-// It finds out by trials. The time of a command is measured without a look at any of them. By Little's law
-// it is the integral over time of the commands that wait or are pending, by how many were answered.
+// It finds out by trials. The time of a command is what all have waited, and the integral over time of those
+// that are pending, by how many were answered (Little's law).
 //
 // The rule that is not chosen gets one trial in nine at first, and one in 65 when it keeps losing. The zero
 // Choice begins with AtOnce.
@@ -36,7 +36,7 @@ type trial struct {
 	warm     bool
 	since    time.Duration
 	at       time.Duration // of the latest State
-	inside   int           // commands that waited or were pending then
+	pending  int           // commands that were pending then
 	area     time.Duration // commands × time
 	answered int
 	batches  int
@@ -57,7 +57,9 @@ func (c *Choice) Next(s State) (v Verdict) {
 	} else {
 		v = c.cohort.Next(s)
 	}
-	if c.measure.inside = s.Waiting + s.Pending; v.Begins {
+	if c.measure.pending = s.Pending; v.Begins {
+		c.measure.pending += s.Waiting
+		c.measure.area += s.Waited
 		c.measure.batches++
 	}
 	return v
@@ -65,7 +67,7 @@ func (c *Choice) Next(s State) (v Verdict) {
 
 // add counts what has passed since the latest State.
 func (t *trial) add(s State) {
-	t.area += time.Duration(t.inside) * (s.Now - t.at)
+	t.area += time.Duration(t.pending) * (s.Now - t.at)
 	t.at = s.Now
 	if t.answered += s.Answered; !t.warm && t.batches >= warmBatches {
 		*t = trial{warm: true, since: s.Now, at: s.Now}

@@ -10,6 +10,8 @@ type State struct {
 	Open     int   // batches that have begun and are not committed,
 	Pending  int   // and the commands in them
 	Answered int   // commands that were committed since the call before
+	// Waited is how long the commands have waited that are not in a batch yet, in sum.
+	Waited time.Duration
 	// Round is the mean time from the beginning of a batch to its commit, and Flush the mean time until the
 	// leader's own disk has it. 0: not measured.
 	Round, Flush time.Duration

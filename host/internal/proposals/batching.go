@@ -117,9 +117,9 @@ func (b *Batching) MustAsk(now func() time.Duration) bool {
 }
 
 // Ask asks the rule about the commands that wait.
-func (b *Batching) Ask(waiting int, bytes int64, now time.Duration) batches.Verdict {
+func (b *Batching) Ask(waiting int, bytes int64, waited, now time.Duration) batches.Verdict {
 	v := b.Rule.Next(batches.State{
-		Now: now, Waiting: waiting, Bytes: bytes, Open: len(b.open) - b.first, Pending: b.pending, Answered: b.answered,
+		Now: now, Waiting: waiting, Bytes: bytes, Open: len(b.open) - b.first, Pending: b.pending, Answered: b.answered, Waited: waited,
 		Round: b.mean, Flush: b.flush,
 	})
 	b.answered, b.wake, b.again = 0, v.Wake, v.Again
