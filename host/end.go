@@ -49,7 +49,7 @@ func (g *Group) end(cause error) {
 // leavePulses makes no pulse vouch for a group that has stopped, and drops it from those that lead here.
 func (g *Group) leavePulses() {
 	g.host.network.pulses.Drop((*pulseLeader)(g))
-	g.host.changes.placer.drop(g)
+	g.host.changes.placer.Drop(&g.leadership.placing)
 	g.uncover()
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/identity"
-	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/wal"
 )
@@ -61,7 +61,7 @@ func (g *Group) facts() *examination.Facts {
 		Received: examination.Share(m.Received), Writing: examination.Share(m.Writing),
 	}
 	p := g.Placement()
-	f.Placement = examination.Placement{Wants: p.Wants, Recent: p.Recent, Most: leadership.MaxPlacements, Window: leadership.Window}
+	f.Placement = examination.Placement{Wants: p.Wants, Recent: p.Recent, Most: placement.MaxPlacements, Window: placement.Window}
 	return f
 }
 

@@ -18,7 +18,7 @@ func (g *Group) Campaign() {
 // without waiting. Groups without such a member stay. It is for a host that will be stopped: for 600 election
 // timeouts no leader hands over to it for placement. Close does it by itself, when its context can end.
 func (h *Host) HandOver() {
-	h.changes.placer.stops.Store(h.clock.livedAtBeat() + stopTimeouts*int64(h.config.electionTicks()))
+	h.changes.placer.StopsSoon()
 	for _, g := range h.groups.all() {
 		if g.life.status.leads.Load() {
 			g.leadership.staysLeader.Store(false) // it may be possible now

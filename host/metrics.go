@@ -263,7 +263,7 @@ func (h *Host) Metrics() HostMetrics {
 	m := HostMetrics{
 		Host: h.config.ID, Memory: h.Memory(), Log: h.LogStats(), Transport: h.TransportStats(),
 		EventsDropped: h.reports.events.Dropped(), LogLinesDropped: h.reports.logWriter.Dropped(), Strays: h.network.strays.Load(),
-		Placed: h.changes.placer.begun.Load(),
+		Placed: h.changes.placer.Begun(),
 	}
 	for _, code := range diagnosis.Codes() {
 		m.Causes = append(m.Causes, CauseCount{Code: code})
