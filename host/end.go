@@ -50,7 +50,7 @@ func (g *Group) end(cause error) {
 func (g *Group) leavePulses() {
 	g.host.network.pulses.Drop((*pulseLeader)(g))
 	g.host.changes.placer.Drop(&g.leadership.placing)
-	g.uncover()
+	g.pulse.cover.End(g.id)
 }
 
 // abandon answers all waiting clients, those in the inbox and those behind it. It may be called while a turn

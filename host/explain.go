@@ -150,17 +150,10 @@ func (g *Group) snapshotFacts() (f examination.Snapshots) {
 	f.Failures, f.FailsSince, f.FailedAt, f.Err = s.Failures()
 	f.Disabled = s.Policy.Disabled
 	if f.Failures > 0 {
-		f.LogEntries = g.snapshotMetrics().LogEntries
+		f.LogEntries = g.writes.storage.entries()
 	}
 	for _, err := range s.Stuck() {
 		f.Stuck = append(f.Stuck, err)
 	}
 	return f
-}
-
-// watchMembers looks at the followers, once in a tick at most. It is part of a turn.
-func (g *Group) watchMembers() (again bool) {
-	now := g.core.at.ticks - g.core.at.missed
-	g.life.views.Observe(g.core.node, g.self, now, int64(g.host.config.electionTicks()), func(id uint64) { g.host.askIfAlive(id, now) })
-	return false
 }

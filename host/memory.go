@@ -1,6 +1,7 @@
 package host
 
 import (
+	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/transport"
 )
@@ -64,6 +65,13 @@ type MemoryStats struct {
 
 // MemoryUse is one use.
 type MemoryUse struct{ Used, Share int64 }
+
+// Memory returns what the groups hold. It never waits.
+func (h *Host) Memory() MemoryStats {
+	use := func(b *budget.Budget) MemoryUse { return MemoryUse{b.Used(), b.Max} }
+	m := &h.memory
+	return MemoryStats{Waiting: use(&m.waiting), Proposed: use(&m.proposed), Received: use(&m.received), Writing: use(&m.writing)}
+}
 
 const (
 	// The bounds on what is under way to one follower, and to the state machine. The bound in messages is

@@ -371,6 +371,14 @@ type groupStorage struct {
 	log GroupLog
 }
 
+// entries returns how many entries the log has.
+func (s *groupStorage) entries() uint64 {
+	if first, last := s.log.FirstIndex(), s.log.LastIndex(); last >= first {
+		return last - first + 1
+	}
+	return 0
+}
+
 func newStorage(log GroupLog) *groupStorage { return &groupStorage{storage.New(log), log} }
 
 // stalls is a group's watch on its own work. It belongs to the turn.

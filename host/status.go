@@ -45,7 +45,7 @@ func (g *Group) publish() {
 		g.life.status.Store(now)
 		g.life.roleTimes.Record(now, g.host.clock.livedAtBeat())
 		if was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role {
-			g.uncover()
+			g.pulse.cover.End(g.id)
 		}
 	}
 	if st.SoftState != g.core.role {

@@ -21,8 +21,8 @@ type Group interface {
 	Seat() *sched.Seat
 }
 
-// Member is a group's part in placement. Any goroutine may call its methods, but for those that say that the
-// turn owns them.
+// Member is a group's part in placement. Any goroutine may call its methods, except where they say that only
+// a turn does.
 type Member struct {
 	group  Group
 	placer *Placer
@@ -79,7 +79,7 @@ func (m *Member) Told(r Moved) {
 }
 
 // Moves records that the leadership is handed over from here in a term, because a caller has asked for it, or
-// for placement. It returns the record for the other members. The turn owns it.
+// for placement. It returns the record for the other members. Only a turn calls it.
 func (m *Member) Moves(group, term uint64, asked bool) Moved {
 	now, moves := m.placer.wiring.Now(), m.recentOrNew()
 	if asked {

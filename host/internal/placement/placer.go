@@ -22,11 +22,11 @@ import (
 //
 // # Why balance ends
 //
-// A group goes to a host only if that leads at least two fewer, so each hand-over alone makes the sum of the
-// squares of the leads smaller, and there is an end. Hosts act at the same time, so the sum of what all of
-// them give must not be more than one host lacks: each gives a share of the difference (quotas), and at least
-// one. With one each, a host may get as many too many as there are others; then it alone gives, one at a
-// time. Answers are of the present survey, and what is given in a survey counts at once.
+// A group goes to a host only if that leads at least two fewer. So each hand-over alone makes the sum of the
+// squares of the leads smaller, and there is an end. Hosts act at the same time, and what all of them give
+// together must not be more than one host lacks. So each gives a share of the difference (quotas), and at
+// least one. With one each, a host may get as many too many as there are others; then it alone gives, one at
+// a time. Answers are of the present survey, and what is given in a survey counts at once.
 //
 // A host that wants to move nothing costs nothing: without a preference, and with balance off or less than
 // two groups that lead, it asks nothing.

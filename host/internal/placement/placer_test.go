@@ -115,14 +115,14 @@ func (s *scripted) survey(p *Placer, zone map[uint64]string) {
 	p.Beat() // looks
 }
 
-// A survey leaves a wish, and the turn carries it out when a member is level, the best first. A member that is
-// behind is waited for, and after an election timeout the wish ends and says why.
+// A survey leaves a wish, and the turn carries it out when a member is level, the best first. A member that
+// is behind is waited for, and after an election timeout the wish ends and says why.
 func TestAWishGoesToTheBestLevelMember(t *testing.T) {
 	two := &Preference{Priorities: map[uint64]int{2: 5, 3: 4}}
 	for _, row := range []struct {
 		name   string
 		script func(*scripted)
-		want   uint64 // 0: nobody
+		want   uint64 // 0: no member
 		waits  string
 	}{
 		{"both are level", func(*scripted) {}, 2, ""},

@@ -56,7 +56,7 @@ type Core interface {
 }
 
 // Advance hands over as a wish says, when a member is level. came is a wish that was left for this turn, or
-// nil. It reports whether the next turn must call it again. The turn calls it.
+// nil. It reports whether the next turn must call it again. Only a turn calls it.
 func (m *Member) Advance(t Turn, came *Wish) (again bool) {
 	now := t.Ticks()
 	if came != nil {
@@ -80,8 +80,8 @@ func (m *Member) Advance(t Turn, came *Wish) (again bool) {
 	return m.wish != nil
 }
 
-// HasWish reports whether a wish is under way, which a turn must look at in each heartbeat interval. The turn
-// calls it.
+// HasWish reports whether a wish is under way, which a turn must look at in each heartbeat interval. Only
+// a turn calls it.
 func (m *Member) HasWish() bool { return m.wish != nil }
 
 // endWish gives a wish up.
