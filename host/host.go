@@ -50,6 +50,11 @@ type Host struct {
 // incarnation returns the incarnation of this host's directory.
 func (h *Host) incarnation() transport.Incarnation { return h.trust.directory.Identity().Incarnation }
 
+// nextFrame returns a frame number that no life of this host has used.
+func (h *Host) nextFrame() uint64 {
+	return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)
+}
+
 const (
 	maxShards     = 16
 	minApplyLanes = 2 // one of them is for machines that are quick

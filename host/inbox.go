@@ -372,13 +372,10 @@ func (b *inbox) putWish(w *placement.Wish) {
 	}
 }
 
-// putTransfer leaves a transfer for the next turn. One that waits there already is replaced.
-func (b *inbox) putTransfer(t *Transfer) {
+// putTransfer leaves a transfer for the next turn. One that waits there already is replaced, and returned.
+func (b *inbox) putTransfer(t *Transfer) (replaced *Transfer) {
 	b.mu.Lock()
-	replaced := b.waiting.transfer
-	b.waiting.transfer = t
-	b.mu.Unlock()
-	if replaced != nil {
-		replaced.finish(errReplaced(t))
-	}
+	defer b.mu.Unlock()
+	replaced, b.waiting.transfer = b.waiting.transfer, t
+	return replaced
 }

@@ -22,7 +22,7 @@ func (h *Host) SetBalance(on bool) { h.changes.placer.Balance(on) }
 // concurrent use.
 func (g *Group) SetPlacement(p Placement) error {
 	if err := g.Err(); err != nil {
-		return wrap(outcome.ErrStopped, err)
+		return outcome.WithCause(outcome.ErrStopped, err)
 	}
 	if err := p.Validate(); err != nil {
 		return err
