@@ -81,7 +81,7 @@ func (g *Group) partDone(part leavingPart) {
 				g.host.removedGroup(g.id)
 				g.host.forgetSnapshots(g.id)
 			}
-			g.countUnfounded(false)
+			g.countFounded()
 			g.core.node.Close()
 			g.host.groups.drop(g.id)
 			close(g.life.leaving.gone)

@@ -10,11 +10,6 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// isThere reports whether something of another host has come within the last election timeout.
-func (h *Host) isThere(id uint64) bool {
-	return h.network.handshakes.IsThere(id, h.clock.livedAtBeat(), int64(h.config.electionTicks()))
-}
-
 // What hosts tell each other when they meet, in bodies of kind transport.Control: greeting 1 │ flags u8.
 const (
 	greetsAll byte = 1 // every other host is met
@@ -241,14 +236,10 @@ func (h *Host) askIfAlive(id uint64, now int64) {
 	}
 }
 
-// countUnfounded counts the group among those for which hosts must meet, or not. For the first one the host
-// greets the others at once, so that the last host that comes does not cost a heartbeat interval.
-func (g *Group) countUnfounded(is bool) {
-	switch {
-	case !g.members.founding.Count(is):
-	case !is:
-		g.host.network.handshakes.Unfounded.Add(-1)
-	case g.host.network.handshakes.Unfounded.Add(1) == 1:
+// countUnfounded counts the group among those for which hosts must meet. For the first one the host greets
+// the others at once, so that the last host that comes does not cost a heartbeat interval.
+func (g *Group) countUnfounded() {
+	if g.members.founding.Count(true) && g.host.network.handshakes.Unfounded.Add(1) == 1 {
 		g.host.greetUnmet()
 	}
 }
