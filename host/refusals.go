@@ -197,3 +197,8 @@ func (g *Group) countsVoteOf(id uint64) bool {
 	hinted := g.members.hinted.Load()
 	return hinted == nil || !slices.Contains(*hinted, id)
 }
+
+// cannotApply reports whether an entry waits, or one may come that must wait: this member lacks something.
+func (g *Group) cannotApply() bool {
+	return g.machine.apply.WaitsAt() > 0 || g.snapshots.Section != nil && !g.snapshots.Section.IsWhole()
+}
