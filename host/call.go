@@ -48,7 +48,7 @@ func (g *Group) Call(c *Call) error {
 		if errors.Is(err, outcome.ErrOverloaded) {
 			return g.overloaded()
 		}
-		return wrap(err, g.Err())
+		return outcome.WithCause(err, g.Err())
 	}
 	g.wake()
 	return nil

@@ -9,11 +9,9 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft"
-	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/transport"
 )
 
-// How calls of a group go on: which commands its turns take, and the turn as calls see it (proposals.Turn).
+// How calls of a group go on: which commands its turns take.
 
 // proposalSettings are the settings of a queue of plain entries.
 func (g *Group) proposalSettings() proposals.Settings {
@@ -33,24 +31,6 @@ func (g *Group) callSettings(o session.Options) proposals.Settings {
 	s.Group, s.MaxNumbers, s.FrameBytes = g.id, min(proposals.MaxNumbers, o.MaxNumbers()), g.host.memory.waiting.Max/4
 	s.ElectionTicks, s.HeartbeatTicks = int64(g.host.config.electionTicks()), ticksPerHeartbeat
 	return s
-}
-
-// callTurn is the turn of a group as calls see it: proposals.Turn.
-type callTurn Group
-
-func (t *callTurn) View() proposals.View {
-	return proposals.View{Ticks: t.core.at.ticks, Core: t.core.node.BasicStatus(), Stands: t.writes.discarding.waitsForLane}
-}
-
-func (t *callTurn) TakesCommands() bool                              { return t.members.founding.TakesCommands() }
-func (t *callTurn) Stamp(first bool) (stamp time.Duration, due bool) { return (*Group)(t).stamp(first) }
-func (t *callTurn) Propose(entries []raftpb.Entry) (first uint64, err error) {
-	return (*Group)(t).proposeEntries(entries)
-}
-func (t *callTurn) ProposeOffered()   { (*Group)(t).proposeAll() }
-func (t *callTurn) NextFrame() uint64 { return t.host.nextFrame() }
-func (t *callTurn) Send(to uint64, kind transport.Kind, body []byte) bool {
-	return t.host.network.transport.SendBytes(to, kind, body)
 }
 
 // callers are the owners of calls, which are told in the containment of user code: proposals.Callers.
@@ -102,7 +82,7 @@ func (g *Group) callsDue() int64 {
 		return never
 	}
 	due := g.proposals.CallsDue(g.core.at.ticks)
-	if g.inbox.hasProposals() || g.proposals.spaces.n.Load() > 0 {
+	if g.inbox.hasProposals() || g.proposals.spaces.Waiting() > 0 {
 		due = min(due, g.core.at.ticks+1)
 	}
 	return due

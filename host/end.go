@@ -59,10 +59,10 @@ func (g *Group) leavePulses() {
 func (g *Group) abandon() {
 	cause := g.Err()
 	left := g.inbox.close()
-	g.proposals.AnswerAll(left, wrap(outcome.ErrStopped, cause))
+	g.proposals.AnswerAll(left, outcome.WithCause(outcome.ErrStopped, cause))
 	g.proposals.Abandon(cause)
-	g.reads.queue.Close(wrap(outcome.ErrStopped, cause))
-	g.proposals.spaces.close(cause)
+	g.reads.queue.Close(outcome.WithCause(outcome.ErrStopped, cause))
+	g.proposals.spaces.Close(cause)
 }
 
 // partDone records that a part of the host does nothing for the group any more.

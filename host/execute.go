@@ -169,7 +169,7 @@ func (m *planMember) Roster() *membership.Roster { return (*Group)(m).roster() }
 
 func (m *planMember) Err() error {
 	if err := (*Group)(m).Err(); err != nil {
-		return wrap(outcome.ErrStopped, err)
+		return outcome.WithCause(outcome.ErrStopped, err)
 	}
 	return nil
 }

@@ -84,11 +84,6 @@ func (h *Host) receivedRefusal(from uint64, body []byte) error {
 	return nil
 }
 
-// nextFrame returns a frame number that no life of this host has used.
-func (h *Host) nextFrame() uint64 {
-	return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)
-}
-
 // proposeForwarded proposes what other hosts have forwarded.
 func (g *Group) proposeForwarded() {
 	for i := range g.work.taken.forwards {

@@ -91,7 +91,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 		inbox:     inbox{memory: &h.memory.memory, now: h.env.env.Clock.Now},
 		core:      groupCore{hard: stored.HardState(), nextDue: never},
 		work:      groupWork{outgoing: outbox.Batches{HoldEmpty: true}}, // to its shard
-		proposals: groupProposals{gathering: gathering{now: h.env.env.Clock.Now}},
+		proposals: groupProposals{gathering: proposals.Gathering{Now: h.env.env.Clock.Now}},
 		writes:    groupWrites{storage: store, durable: appendlane.NewDurableState(stored.HardState())},
 		life:      newLife(),
 	}

@@ -49,6 +49,11 @@ type Host struct {
 // incarnation returns the incarnation of this host's directory.
 func (h *Host) incarnation() transport.Incarnation { return h.trust.directory.Identity().Incarnation }
 
+// nextFrame returns a frame number that no life of this host has used.
+func (h *Host) nextFrame() uint64 {
+	return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)
+}
+
 const (
 	maxShards     = 16
 	minApplyLanes = 2 // one of them is for machines that are quick
@@ -258,17 +263,6 @@ type Transfer struct {
 	at     int64  // tick
 }
 
-// appliedRecord is a question of a leader, or a member's answer, in a body of kind transport.Control. Its
-// numbers are uvarints:
-//
-//	question  16 │ group │ term │ number
-//	answer    17 │ group │ term │ number of the question │ applied index
-type appliedRecord struct {
-	from                uint64 // the sender, as its connection says; not in the record
-	group, term, number uint64
-	applied             uint64
-}
-
 // inbox holds everything that waits for a group's turn: commands of clients, messages of peers, answers of
 // the lanes. Any goroutine may put, and wakes the group after that; only the group takes.
 //
@@ -302,8 +296,8 @@ type inputs struct {
 	answers     []raftpb.Message // of the lanes
 	messages    []raftpb.Message // of peers
 	unreachable []uint64
-	questions   []appliedRecord // of a leader (stuckapply.go), one of each host at most,
-	applied     []appliedRecord // and answers to this one's
+	questions   []leadership.AppliedRecord // of a leader (stuckapply.go), one of each host at most,
+	applied     []leadership.AppliedRecord // and answers to this one's
 	proposals   []proposals.Proposal
 	since       time.Duration       // when the first of the proposals came
 	forwards    []proposals.Frame   // commands of hosts that do not lead,

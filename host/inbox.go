@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/workqueue"
@@ -111,6 +112,25 @@ func (b *inbox) putSnapshotStatus(s snapshotStatus) {
 	defer b.mu.Unlock()
 	if !b.closed {
 		b.waiting.snapshots = append(b.waiting.snapshots, s)
+	}
+}
+
+// putApplied puts a question or an answer. The latest of each host replaces the one before.
+func (b *inbox) putApplied(r leadership.AppliedRecord, isQuestion bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	to := &b.waiting.applied
+	if isQuestion {
+		to = &b.waiting.questions
+	}
+	for i := range *to {
+		if (*to)[i].From == r.From {
+			(*to)[i] = r
+			return
+		}
+	}
+	if !b.closed {
+		*to = append(*to, r)
 	}
 }
 
@@ -351,13 +371,10 @@ func (b *inbox) putWish(w *wish) {
 	}
 }
 
-// putTransfer leaves a transfer for the next turn. One that waits there already is replaced.
-func (b *inbox) putTransfer(t *Transfer) {
+// putTransfer leaves a transfer for the next turn. One that waits there already is replaced, and returned.
+func (b *inbox) putTransfer(t *Transfer) (replaced *Transfer) {
 	b.mu.Lock()
-	replaced := b.waiting.transfer
-	b.waiting.transfer = t
-	b.mu.Unlock()
-	if replaced != nil {
-		replaced.finish(errReplaced(t))
-	}
+	defer b.mu.Unlock()
+	replaced, b.waiting.transfer = b.waiting.transfer, t
+	return replaced
 }

@@ -84,7 +84,7 @@ func (g *Group) WaitLeader(ctx context.Context) (Leader, error) {
 	for {
 		changed := g.life.roleChanged.wait()
 		if err := g.Err(); err != nil {
-			return Leader{}, wrap(outcome.ErrStopped, err)
+			return Leader{}, outcome.WithCause(outcome.ErrStopped, err)
 		}
 		if leader := g.life.status.Load().Leader; leader != raft.None {
 			return g.host.leader(leader), nil
@@ -92,7 +92,7 @@ func (g *Group) WaitLeader(ctx context.Context) (Leader, error) {
 		select {
 		case <-changed:
 		case <-g.life.ended:
-			return Leader{}, wrap(outcome.ErrStopped, g.Err())
+			return Leader{}, outcome.WithCause(outcome.ErrStopped, g.Err())
 		case <-ctx.Done():
 			return Leader{}, fmt.Errorf("millrace: no leader was known: %w", g.waitEnd(ctx))
 		}

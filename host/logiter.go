@@ -61,7 +61,7 @@ func (g *Group) logPage(ctx context.Context, next, end uint64) ([]statemachine.E
 		return nil, fmt.Errorf("millrace: group %d: entry %d and later ones were not read: %w", g.id, next, context.Cause(ctx))
 	}
 	if g.isLeaving() || g.Err() != nil {
-		return nil, wrap(outcome.ErrStopped, g.Err())
+		return nil, outcome.WithCause(outcome.ErrStopped, g.Err())
 	}
 	last, err := g.awaitLog(ctx, next)
 	if err != nil {
@@ -95,7 +95,7 @@ func (g *Group) awaitLog(ctx context.Context, index uint64) (last uint64, err er
 		select {
 		case <-grown:
 		case <-g.life.ended:
-			return 0, wrap(outcome.ErrStopped, g.Err())
+			return 0, outcome.WithCause(outcome.ErrStopped, g.Err())
 		case <-ctx.Done():
 			return 0, fmt.Errorf("millrace: group %d: entry %d is committed, and the disk of host %d, which holds entries through %d, was waited for: %w",
 				g.id, index, g.self, last, context.Cause(ctx))

@@ -69,7 +69,7 @@ func (g *Group) VerifyObject(ctx context.Context, id object.ID) error {
 	case k == nil:
 		return outcome.ErrNoObjects
 	case g.Err() != nil:
-		return wrap(outcome.ErrStopped, g.Err())
+		return outcome.WithCause(outcome.ErrStopped, g.Err())
 	}
 	err := k.Files().Verify(ctx, id)
 	if snapshots.IsDamage(err) {

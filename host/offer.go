@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 )
 
 // proposeAll offers commands to the core in batches of about one append, and registers their clients at their
@@ -47,7 +48,7 @@ func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) 
 		}
 		return g.proposals.Refuse(batch, refusal)
 	case err != nil:
-		return g.proposals.Refuse(batch, wrap(outcome.ErrStopped, err)) // the core has stopped, and lets nothing out any more
+		return g.proposals.Refuse(batch, outcome.WithCause(outcome.ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
 		g.life.counts.batches.Add(1)
 		g.life.counts.commands.Add(uint64(len(batch)))
@@ -89,4 +90,22 @@ func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
 		return 0, false
 	}
 	return g.machine.apply.Time.Next(g.now())
+}
+
+// callTurn is the turn of a group as calls see it: proposals.Turn.
+type callTurn Group
+
+func (t *callTurn) View() proposals.View {
+	return proposals.View{Ticks: t.core.at.ticks, Core: t.core.node.BasicStatus(), Stands: t.writes.discarding.waitsForLane}
+}
+
+func (t *callTurn) TakesCommands() bool                              { return t.members.founding.TakesCommands() }
+func (t *callTurn) Stamp(first bool) (stamp time.Duration, due bool) { return (*Group)(t).stamp(first) }
+func (t *callTurn) Propose(entries []raftpb.Entry) (first uint64, err error) {
+	return (*Group)(t).proposeEntries(entries)
+}
+func (t *callTurn) ProposeOffered()   { (*Group)(t).proposeAll() }
+func (t *callTurn) NextFrame() uint64 { return t.host.nextFrame() }
+func (t *callTurn) Send(to uint64, kind transport.Kind, body []byte) bool {
+	return t.host.network.transport.SendBytes(to, kind, body)
 }

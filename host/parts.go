@@ -341,13 +341,13 @@ type hostMemory struct {
 // groupProposals are the commands of clients, from the door to the answer.
 type groupProposals struct {
 	*proposals.Queue
-	drain       drainRate
-	spaces      spaceWaiters
+	drain       proposals.DrainRate
+	spaces      proposals.Spaces
 	forwarders  proposals.Forwarders
 	copies      proposals.HostCopies
 	frames      proposals.SeenFrames
 	batching    proposals.Batching // its own comments say who owns what
-	gathering   gathering
+	gathering   proposals.Gathering
 	overload    examination.Overload
 	hasCommands bool // its entries have headers (commands.go)
 
@@ -414,24 +414,6 @@ type survey struct {
 	quotas map[uint64]int              // how many a host may still get to balance the loads
 }
 
-// gathering decides when a turn lets other goroutines run first, so that more commands arrive for it
-// (decision 0003). If these goroutines are clients with commands the wait pays, since each turn, append and
-// sync then serves more of them. If they are other parts of the user's program, each wait costs whole time
-// slices of the processor. So a wait has to pay for itself. After a wait that took longer than its commands
-// are worth there is a pause of the same length, in which no turn waits. Each further such wait in a row
-// doubles the pause, up to 32 times the wait. After a wait of several time slices the first pause is eight
-// times the wait. So a busy process loses a thirtieth of its time, and after a wait that was long by accident
-// (the machine is shared) the pause is short.
-//
-// Rejected: giving up for a number of turns. Under 20 busy goroutines a wait takes 200 ms and a turn 1 ms, so
-// 256 turns pass at once (throughput 0.2 of that without waits, decision 0007).
-type gathering struct {
-	now        func() time.Duration
-	before     int           // commands that waited when the wait began
-	inVain     int           // waits in a row that were not worth their time
-	pauseUntil time.Duration // no waits before this time
-}
-
 // A plan is in the log, and the leader of the group carries it out: it proposes one stage after the other,
 // each when it may be. So a plan continues when its caller ends, and when another member leads.
 //
@@ -450,34 +432,6 @@ type planned struct {
 	waits   atomic.Pointer[string]
 
 	requests plans.Requests // that wait for a turn
-}
-
-// drainRate measures how fast commands leave the inbox. The turn adds what it takes, and only a refusal
-// reads the clock.
-type drainRate struct {
-	taken atomic.Int64 // bytes, so far
-
-	mu     sync.Mutex
-	at     time.Duration // of the latest sample
-	before int64         // taken then
-	rate   float64       // bytes a second
-}
-
-// spaceWaiters holds the waits for space, the first one first.
-type spaceWaiters struct {
-	n      atomic.Int64 // waits; 0 spares the turn the lock
-	mu     sync.Mutex
-	closed error
-	waits  sched.Ring[*SpaceWait]
-}
-
-// SpaceWait is a wait for space for one call, begun by AskSpace. The zero value may be used once, and must
-// not be copied after that.
-type SpaceWait struct {
-	bytes int64
-	place sched.Place[*SpaceWait]
-	done  chan struct{}
-	err   error // read after done is closed
 }
 
 // aheadMember is a member that has reached the goal, in its latest answer.

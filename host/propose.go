@@ -89,7 +89,7 @@ func (g *Group) take(command []byte, w *proposals.Waiter) error {
 		if err == outcome.ErrOverloaded {
 			g.noteOverload(1)
 		}
-		return wrap(err, g.Err())
+		return outcome.WithCause(err, g.Err())
 	}
 	g.wake()
 	return nil
@@ -123,14 +123,4 @@ func (p Pending) Poll() (r outcome.Receipt, done bool, err error) {
 		return outcome.Receipt{}, false, nil
 	}
 	return p.w.Outcome.Receipt, true, p.w.Outcome.Err
-}
-
-// noteOverload counts commands that were refused for lack of memory.
-func (g *Group) noteOverload(n int) {
-	g.proposals.overload.Commands.Add(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
-}
-
-// noteNoSpace counts messages that were dropped for lack of memory.
-func (g *Group) noteNoSpace(n int) {
-	g.proposals.overload.Messages.Add(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/internal/pulse"
@@ -117,8 +118,8 @@ func FuzzControl(f *testing.F) {
 	f.Add([]byte{control.Greeting, greetsAsk | greetsAll}, uint8(2))
 	f.Add(members.Refusal{Group: theGroup, Bound: transport.Incarnation{1}}.Encode(), uint8(2))
 	f.Add(members.EncodeStranger(theGroup), uint8(3))
-	f.Add(appliedRecord{group: theGroup, term: 1, number: 7}.encode(control.AppliedQuestion), uint8(2))
-	f.Add(appliedRecord{group: theGroup, term: 1, number: 7, applied: 1 << 60}.encode(control.AppliedAnswer), uint8(3))
+	f.Add(leadership.AppliedRecord{Group: theGroup, Term: 1, Number: 7}.Encode(control.AppliedQuestion), uint8(2))
+	f.Add(leadership.AppliedRecord{Group: theGroup, Term: 1, Number: 7, Applied: 1 << 60}.Encode(control.AppliedAnswer), uint8(3))
 	f.Add([]byte{}, uint8(2))
 	f.Add(plans.Request{Data: make([]byte, 17)}.Encode(theGroup), uint8(2))
 	f.Add(plans.Answer{Group: theGroup, ID: [16]byte{1}, Why: "no"}.Encode(), uint8(2))

@@ -72,11 +72,23 @@ func (s *seated) Turn(at sched.Moment, crowded bool, out sched.Outbox) (again bo
 // Left implements sched.Turner.
 func (s *seated) Left() { (*Group)(s).partDone(theTurn) }
 
-// Gathers implements sched.Turner.
-func (s *seated) Gathers() bool { return (*Group)(s).gathers() }
+// Gathers implements sched.Turner: it reports whether the next turn should wait for more commands. If
+// several clients wait, more commands arrive when they are answered, and a turn for all of them costs
+// little more than a turn for one. Time and messages never wait for commands: a late heartbeat can cost the
+// leadership.
+func (s *seated) Gathers() bool {
+	if len(s.work.taken.proposals) <= 1 && !s.proposals.SeveralWait() {
+		return false
+	}
+	commands, urgent := s.inbox.peek()
+	return !urgent && !s.reads.queue.HasRecords() && s.proposals.gathering.Begins(commands)
+}
 
 // Gathered implements sched.Turner.
-func (s *seated) Gathered(took time.Duration) { (*Group)(s).gathered(took) }
+func (s *seated) Gathered(took time.Duration) {
+	commands, _ := s.inbox.peek()
+	s.proposals.gathering.Ends(took, commands)
+}
 
 // sit makes a group run on a shard from now on.
 func (g *Group) sit(s *sched.Shard) {

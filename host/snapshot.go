@@ -103,7 +103,7 @@ type Taking struct {
 // Poll returns the outcome, if it is known. It never waits.
 func (t *Taking) Poll() (info SnapshotInfo, done bool, err error) {
 	if t.group.Err() != nil {
-		t.finish(SnapshotInfo{}, wrap(outcome.ErrStopped, t.group.Err()))
+		t.finish(SnapshotInfo{}, outcome.WithCause(outcome.ErrStopped, t.group.Err()))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +136,7 @@ func (g *Group) StartSnapshot() *Taking {
 	t := &Taking{group: g, done: make(chan struct{})}
 	switch {
 	case g.Err() != nil:
-		t.finish(SnapshotInfo{}, wrap(outcome.ErrStopped, g.Err()))
+		t.finish(SnapshotInfo{}, outcome.WithCause(outcome.ErrStopped, g.Err()))
 	case g.Halted() != nil:
 		t.finish(SnapshotInfo{}, g.Halted())
 	case g.snapshots.Machine == nil:
@@ -144,7 +144,7 @@ func (g *Group) StartSnapshot() *Taking {
 	default:
 		g.snapshots.Ask(t.told)
 		if g.Err() != nil {
-			t.finish(SnapshotInfo{}, wrap(outcome.ErrStopped, g.Err()))
+			t.finish(SnapshotInfo{}, outcome.WithCause(outcome.ErrStopped, g.Err()))
 		}
 	}
 	return t

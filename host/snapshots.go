@@ -19,10 +19,12 @@ import (
 // snapshotGroup implements snapshots.Owner.
 type snapshotGroup Group
 
-func (g *snapshotGroup) IsLeaving() bool          { return (*Group)(g).isLeaving() }
-func (g *snapshotGroup) Released()                { (*Group)(g).partDone(theSnapshotLanes) }
-func (g *snapshotGroup) Err() error               { return (*Group)(g).Err() }
-func (g *snapshotGroup) Stopped() error           { return wrap(outcome.ErrStopped, (*Group)(g).Err()) }
+func (g *snapshotGroup) IsLeaving() bool { return (*Group)(g).isLeaving() }
+func (g *snapshotGroup) Released()       { (*Group)(g).partDone(theSnapshotLanes) }
+func (g *snapshotGroup) Err() error      { return (*Group)(g).Err() }
+func (g *snapshotGroup) Stopped() error {
+	return outcome.WithCause(outcome.ErrStopped, (*Group)(g).Err())
+}
 func (g *snapshotGroup) Wake()                    { (*Group)(g).wake() }
 func (g *snapshotGroup) Want()                    { (*Group)(g).want(dutySnapshots) }
 func (g *snapshotGroup) Capture()                 { g.machine.apply.Wake() }

@@ -58,7 +58,7 @@ func TestSpaceForCalls(t *testing.T) {
 	if err := g.WaitSpace(ctx, refused); !errors.Is(err, outcome.ErrOverloaded) || !errors.Is(err, context.Canceled) || outcome.MayHaveCommitted(err) {
 		t.Errorf("error %v of a wait that ended with its context", err)
 	}
-	if n := g.proposals.spaces.n.Load(); n != 0 {
+	if n := g.proposals.spaces.Waiting(); n != 0 {
 		t.Errorf("%d waits are left", n)
 	}
 	waits := make(chan error, 1)
@@ -93,38 +93,14 @@ func TestSpaceWaitsAreBounded(t *testing.T) {
 	g.inbox.memory.waiting.Hold(g.inbox.memory.waiting.Max) // nothing fits
 	defer g.inbox.memory.waiting.Give(g.inbox.memory.waiting.Max)
 	c := newEchoCaller().call("x")
-	waits := make([]SpaceWait, maxSpaceWaits+1)
+	waits := make([]SpaceWait, proposals.MaxSpaceWaits+1)
 	for i := range waits {
 		g.AskSpace(&waits[i], c)
 	}
-	if done, _ := waits[maxSpaceWaits-1].Poll(); done {
+	if done, _ := waits[proposals.MaxSpaceWaits-1].Poll(); done {
 		t.Error("a wait within the bound has ended")
 	}
-	if done, err := waits[maxSpaceWaits].Poll(); !done || !errors.Is(err, outcome.ErrOverloaded) {
+	if done, err := waits[proposals.MaxSpaceWaits].Poll(); !done || !errors.Is(err, outcome.ErrOverloaded) {
 		t.Errorf("%v, %v for one wait too many, want ErrOverloaded", done, err)
-	}
-}
-
-// The rate of a burst after a long rest is not that of the rest.
-func TestDrainAfterARest(t *testing.T) {
-	var d drainRate
-	now := time.Duration(0)
-	for i, step := range []struct {
-		passed time.Duration
-		taken  int64
-		want   float64
-	}{
-		{time.Hour, 1000, 0},                   // a rest: not known
-		{time.Millisecond, 1000, 0},            // too short to say
-		{99 * time.Millisecond, 9000, 100_000}, // with the one before: 10,000 in 100 ms
-		{time.Second, 500, 500},
-		{time.Millisecond, 500, 500},
-		{time.Hour, 1 << 20, 0},
-	} {
-		now += step.passed
-		d.taken.Add(step.taken)
-		if rate := d.perSecond(now); rate != step.want {
-			t.Errorf("step %d: %v bytes a second, want %v", i, rate, step.want)
-		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/transport"
@@ -98,8 +99,8 @@ func (g *Group) askApplied(now int64) {
 	s := &g.leadership.stalls.machine
 	s.number++
 	s.before, s.asked = s.asked, now
-	q := appliedRecord{group: g.id, term: g.core.node.BasicStatus().Term, number: s.number}
-	question := q.encode(control.AppliedQuestion)
+	q := leadership.AppliedRecord{Group: g.id, Term: g.core.node.BasicStatus().Term, Number: s.number}
+	question := q.Encode(control.AppliedQuestion)
 	g.core.node.WithProgress(func(id uint64, _ raft.ProgressType, _ tracker.Progress) {
 		if id != g.self {
 			g.host.network.transport.SendBytes(id, transport.Control, question)
@@ -112,12 +113,12 @@ func (g *Group) askApplied(now int64) {
 func (g *Group) answerApplied() (again bool) {
 	for _, q := range g.work.taken.questions {
 		st := g.core.node.BasicStatus()
-		follows := st.RaftState == raft.StateFollower && st.Lead == q.from && st.Term == q.term
+		follows := st.RaftState == raft.StateFollower && st.Lead == q.From && st.Term == q.Term
 		if !follows || g.writes.append.Full.Load() || g.writes.discarding.waitsForLane {
 			continue
 		}
-		q.applied = min(g.machine.apply.MachineApplied(st.Applied), st.Commit)
-		g.host.network.transport.SendBytes(q.from, transport.Control, q.encode(control.AppliedAnswer))
+		q.Applied = min(g.machine.apply.MachineApplied(st.Applied), st.Commit)
+		g.host.network.transport.SendBytes(q.From, transport.Control, q.Encode(control.AppliedAnswer))
 	}
 	return false
 }
@@ -126,15 +127,15 @@ func (g *Group) answerApplied() (again bool) {
 func (g *Group) noteApplied() {
 	s := &g.leadership.stalls.machine
 	for _, a := range g.work.taken.applied {
-		if s.goal == 0 || a.number != s.number || a.term != g.core.node.BasicStatus().Term {
+		if s.goal == 0 || a.Number != s.number || a.Term != g.core.node.BasicStatus().Term {
 			continue
 		}
-		m := s.member(a.from)
-		switch m.applied, m.latest = a.applied, a.number; {
-		case a.applied < s.goal:
+		m := s.member(a.From)
+		switch m.applied, m.latest = a.Applied, a.Number; {
+		case a.Applied < s.goal:
 			m.first = 0
 		case m.first == 0:
-			m.first = a.number
+			m.first = a.Number
 		}
 	}
 }
@@ -189,53 +190,16 @@ func (g *Group) memberAhead() (target uint64) {
 	return target
 }
 
-func (r appliedRecord) encode(kind byte) []byte {
-	b := control.AppendNumbers([]byte{kind}, r.group, r.term, r.number)
-	if kind == control.AppliedAnswer {
-		b = control.AppendNumbers(b, r.applied)
-	}
-	return b
-}
-
-// decodeApplied decodes a body that begins with one of the two kinds.
-func decodeApplied(body []byte) (r appliedRecord, err error) {
-	fields := []*uint64{&r.group, &r.term, &r.number, &r.applied}
-	if body[0] == control.AppliedQuestion {
-		fields = fields[:3]
-	}
-	err = control.DecodeNumbers(body, "what is applied", fields...)
-	return r, err
-}
-
 // takeApplied takes a question or an answer of another host.
 func (h *Host) takeApplied(from uint64, body []byte) error {
-	r, err := decodeApplied(body)
+	r, err := leadership.DecodeApplied(body)
 	if err != nil {
 		return err
 	}
-	r.from = from
-	if g := h.groups.get(r.group); g != nil {
+	r.From = from
+	if g := h.groups.get(r.Group); g != nil {
 		g.inbox.putApplied(r, body[0] == control.AppliedQuestion)
 		g.wake()
 	}
 	return nil
-}
-
-// putApplied puts a question or an answer. The latest of each host replaces the one before.
-func (b *inbox) putApplied(r appliedRecord, isQuestion bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	to := &b.waiting.applied
-	if isQuestion {
-		to = &b.waiting.questions
-	}
-	for i := range *to {
-		if (*to)[i].from == r.from {
-			(*to)[i] = r
-			return
-		}
-	}
-	if !b.closed {
-		*to = append(*to, r)
-	}
 }

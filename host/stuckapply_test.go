@@ -8,11 +8,11 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
-	"pgregory.net/rapid"
 )
 
 // appliedTransport records the records about what is applied.
@@ -26,7 +26,7 @@ type appliedTransport struct {
 type controlRecord struct {
 	to   uint64
 	kind byte
-	appliedRecord
+	leadership.AppliedRecord
 }
 
 func (o *appliedTransport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
@@ -40,7 +40,7 @@ func (o *appliedTransport) SendBytes(to uint64, kind transport.Kind, body []byte
 	if kind != transport.Control || body[0] != control.AppliedQuestion && body[0] != control.AppliedAnswer {
 		return true
 	}
-	r, err := decodeApplied(body)
+	r, err := leadership.DecodeApplied(body)
 	if err != nil {
 		o.t.Fatalf("a record of ours: %v", err)
 	}
@@ -121,8 +121,8 @@ func (l *stuckHost) ack(id, index uint64) {
 }
 
 // controls passes a record about what is applied from a host.
-func (l *stuckHost) controls(from uint64, kind byte, r appliedRecord) {
-	(*inbound)(l.Host).Deliver(from, transport.Control, r.encode(kind))
+func (l *stuckHost) controls(from uint64, kind byte, r leadership.AppliedRecord) {
+	(*inbound)(l.Host).Deliver(from, transport.Control, r.Encode(kind))
 	l.manual.runIdle()
 }
 
@@ -166,8 +166,8 @@ func (l *stuckHost) transferee() uint64 { return l.group.core.node.BasicStatus()
 
 // answer answers a question: the member has applied through an index.
 func (l *stuckHost) answer(q controlRecord, applied uint64) {
-	r := q.appliedRecord
-	r.applied = applied
+	r := q.AppliedRecord
+	r.Applied = applied
 	l.controls(q.to, control.AppliedAnswer, r)
 }
 
@@ -193,19 +193,19 @@ func TestStuckLeaderHandsOverToOneThatIsAhead(t *testing.T) {
 		{"one is ahead", ahead(3), 3},
 		{"no member is ahead", ahead(), raft.None},
 		{"no answer", func(*stuckHost, controlRecord) {}, raft.None},
-		{"it is ahead at one question in two", func(l *stuckHost, q controlRecord) { l.answer(q, begun+q.number%2) }, raft.None},
+		{"it is ahead at one question in two", func(l *stuckHost, q controlRecord) { l.answer(q, begun+q.Number%2) }, raft.None},
 		{"it answers one question in two", func(l *stuckHost, q controlRecord) {
-			if q.number%2 == 1 {
+			if q.Number%2 == 1 {
 				l.answer(q, through)
 			}
 		}, 2}, // the latest, and an earlier one
 		{"late answers", func(l *stuckHost, q controlRecord) {
-			if q.number--; q.number > 0 {
+			if q.Number--; q.Number > 0 {
 				l.answer(q, through)
 			}
 		}, raft.None},
 		{"answers in another term", func(l *stuckHost, q controlRecord) {
-			q.term++
+			q.Term++
 			l.answer(q, through)
 		}, raft.None},
 		{"answers of a host that is no member", func(l *stuckHost, q controlRecord) {
@@ -215,7 +215,7 @@ func TestStuckLeaderHandsOverToOneThatIsAhead(t *testing.T) {
 		{"its own machine goes on after the first question", func(l *stuckHost, q controlRecord) {
 			l.answer(q, through)
 			l.release()
-			if q.number > 1 {
+			if q.Number > 1 {
 				l.t.Error("a leader whose state machine works asks again")
 			}
 		}, raft.None},
@@ -234,15 +234,15 @@ func TestStuckLeaderHandsOverToOneThatIsAhead(t *testing.T) {
 			switch {
 			case q.to == 2:
 				return
-			case q.number == 1:
+			case q.Number == 1:
 				l.submit("y")
 				l.manual.runIdle()
 				l.last++
 				l.ack(2, l.last)
-			case q.number == 3:
+			case q.Number == 3:
 				l.ack(3, l.last)
 			}
-			if q.number <= 2 {
+			if q.Number <= 2 {
 				l.answer(q, l.last)
 			}
 		}, raft.None},
@@ -260,9 +260,9 @@ func TestStuckLeaderHandsOverToOneThatIsAhead(t *testing.T) {
 			}
 			l.commitBehind(2)
 			for _, id := range l.others() {
-				a := q.appliedRecord
-				a.applied = through
-				(*inbound)(l.Host).Deliver(id, transport.Control, a.encode(control.AppliedAnswer))
+				a := q.AppliedRecord
+				a.Applied = through
+				(*inbound)(l.Host).Deliver(id, transport.Control, a.Encode(control.AppliedAnswer))
 			}
 			l.manual.runIdle()
 		}, 3},
@@ -327,21 +327,21 @@ func TestMemberSaysWhatItHasApplied(t *testing.T) {
 		name    string
 		before  func(*stuckHost)
 		from    uint64
-		asks    appliedRecord
+		asks    leadership.AppliedRecord
 		answers bool
 		applied uint64
 	}{
-		{"its leader", func(*stuckHost) {}, 2, appliedRecord{group: theGroup, term: term, number: 7}, true, applied},
+		{"its leader", func(*stuckHost) {}, 2, leadership.AppliedRecord{Group: theGroup, Term: term, Number: 7}, true, applied},
 		{"its leader, while its own machine is stuck", func(l *stuckHost) {
 			l.release = l.holdApply()
 			l.commit(theGroup, applied+1, applied+3)
-		}, 2, appliedRecord{group: theGroup, term: term, number: 8}, true, applied},
-		{"another host", func(*stuckHost) {}, 3, appliedRecord{group: theGroup, term: term, number: 7}, false, 0},
-		{"a host that is unknown", func(*stuckHost) {}, 9, appliedRecord{group: theGroup, term: term, number: 7}, false, 0},
-		{"its leader of another term", func(*stuckHost) {}, 2, appliedRecord{group: theGroup, term: term + 1, number: 7}, false, 0},
-		{"its leader, about another group", func(*stuckHost) {}, 2, appliedRecord{group: 8, term: term, number: 7}, false, 0},
-		{"its leader, beside a full disk", func(l *stuckHost) { l.group.writes.append.Full.Store(true) }, 2, appliedRecord{group: theGroup, term: term, number: 7}, false, 0},
-		{"its leader, after its end", func(l *stuckHost) { l.group.fail(errors.New("broken")) }, 2, appliedRecord{group: theGroup, term: term, number: 7}, false, 0},
+		}, 2, leadership.AppliedRecord{Group: theGroup, Term: term, Number: 8}, true, applied},
+		{"another host", func(*stuckHost) {}, 3, leadership.AppliedRecord{Group: theGroup, Term: term, Number: 7}, false, 0},
+		{"a host that is unknown", func(*stuckHost) {}, 9, leadership.AppliedRecord{Group: theGroup, Term: term, Number: 7}, false, 0},
+		{"its leader of another term", func(*stuckHost) {}, 2, leadership.AppliedRecord{Group: theGroup, Term: term + 1, Number: 7}, false, 0},
+		{"its leader, about another group", func(*stuckHost) {}, 2, leadership.AppliedRecord{Group: 8, Term: term, Number: 7}, false, 0},
+		{"its leader, beside a full disk", func(l *stuckHost) { l.group.writes.append.Full.Store(true) }, 2, leadership.AppliedRecord{Group: theGroup, Term: term, Number: 7}, false, 0},
+		{"its leader, after its end", func(l *stuckHost) { l.group.fail(errors.New("broken")) }, 2, leadership.AppliedRecord{Group: theGroup, Term: term, Number: 7}, false, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			l := openControlHost(t, 3)
@@ -355,7 +355,7 @@ func TestMemberSaysWhatItHasApplied(t *testing.T) {
 			want := "[]"
 			if row.answers {
 				r := row.asks
-				r.applied = row.applied
+				r.Applied = row.applied
 				want = fmt.Sprint([]controlRecord{{2, control.AppliedAnswer, r}})
 			}
 			if have := fmt.Sprint(l.control.takeControl()); have != want {
@@ -373,8 +373,8 @@ func TestQuestionsReplaceEachOther(t *testing.T) {
 	for n := range uint64(100) {
 		for from := uint64(2); from <= 3; from++ {
 			for _, kind := range []byte{control.AppliedQuestion, control.AppliedAnswer} {
-				r := appliedRecord{group: theGroup, term: 1, number: n}
-				(*inbound)(l.Host).Deliver(from, transport.Control, r.encode(kind))
+				r := leadership.AppliedRecord{Group: theGroup, Term: 1, Number: n}
+				(*inbound)(l.Host).Deliver(from, transport.Control, r.Encode(kind))
 			}
 		}
 	}
@@ -383,28 +383,7 @@ func TestQuestionsReplaceEachOther(t *testing.T) {
 		t.Errorf("%d questions and %d answers wait, want 2 of each", q, a)
 	}
 	l.manual.runIdle()
-	if sent := l.control.takeControl(); len(sent) != 1 || sent[0].number != 99 {
+	if sent := l.control.takeControl(); len(sent) != 1 || sent[0].Number != 99 {
 		t.Errorf("the answers are %+v, want one to question 99", sent)
 	}
-}
-
-// Records about what is applied are read as they were written, and nothing else is.
-func TestAppliedRecords(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		kind := rapid.SampledFrom([]byte{control.AppliedQuestion, control.AppliedAnswer}).Draw(t, "kind")
-		r := appliedRecord{group: rapid.Uint64().Draw(t, "group"), term: rapid.Uint64().Draw(t, "term"), number: rapid.Uint64().Draw(t, "number")}
-		if kind == control.AppliedAnswer {
-			r.applied = rapid.Uint64().Draw(t, "applied")
-		}
-		b := r.encode(kind)
-		if have, err := decodeApplied(b); err != nil || have != r {
-			t.Fatalf("%+v is read as %+v, %v", r, have, err)
-		}
-		cut := rapid.IntRange(1, len(b)-1).Draw(t, "cut")
-		for _, bad := range [][]byte{b[:cut], append(b, 0)} {
-			if _, err := decodeApplied(bad); !errors.Is(err, control.ErrBad) {
-				t.Fatalf("%v is read: %v", bad, err)
-			}
-		}
-	})
 }

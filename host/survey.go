@@ -325,7 +325,7 @@ func (h *Host) takePlacing(from uint64, body []byte) error {
 // concurrent use.
 func (g *Group) SetPlacement(p Placement) error {
 	if err := g.Err(); err != nil {
-		return wrap(outcome.ErrStopped, err)
+		return outcome.WithCause(outcome.ErrStopped, err)
 	}
 	if err := p.Validate(); err != nil {
 		return err

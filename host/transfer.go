@@ -17,7 +17,7 @@ import (
 // Poll returns whether the transfer has ended, and with which error. It never waits.
 func (t *Transfer) Poll() (done bool, err error) {
 	if t.group.Err() != nil {
-		t.finish(wrap(outcome.ErrStopped, t.group.Err()))
+		t.finish(outcome.WithCause(outcome.ErrStopped, t.group.Err()))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,11 +41,13 @@ func (g *Group) StartTransfer(to uint64) *Transfer {
 	t := &Transfer{to: to, group: g, done: make(chan struct{})}
 	switch voters := g.memberIDs(); {
 	case g.Err() != nil:
-		t.finish(wrap(outcome.ErrStopped, g.Err()))
+		t.finish(outcome.WithCause(outcome.ErrStopped, g.Err()))
 	case to != raft.None && !slices.Contains(voters, to):
 		t.finish(fmt.Errorf("millrace: group %d cannot be led by host %d: its members are %v", g.id, to, voters))
 	default:
-		g.inbox.putTransfer(t)
+		if replaced := g.inbox.putTransfer(t); replaced != nil {
+			replaced.finish(errReplaced(t))
+		}
 		g.wakeUrgently()
 	}
 	return t

@@ -61,7 +61,7 @@ func (g *Group) takeInputs(crowded bool) (left bool) {
 	}
 	left = g.inbox.takeCalls(&g.work.taken, most, g.callBytes(most))
 	if g.proposals.hasCommands {
-		g.proposals.drain.taken.Add(proposals.Bytes(g.work.taken.proposals))
+		g.proposals.drain.Add(proposals.Bytes(g.work.taken.proposals))
 		g.grantSpace()
 	}
 	g.work.wanted.Want(dutiesOf(&g.work.taken))

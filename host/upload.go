@@ -43,7 +43,7 @@ func (g *Group) StartUpload(options UploadOptions) (*Upload, error) {
 	case g.machine.objects == nil:
 		return nil, outcome.ErrNoObjects
 	case g.Err() != nil:
-		return nil, wrap(outcome.ErrStopped, g.Err())
+		return nil, outcome.WithCause(outcome.ErrStopped, g.Err())
 	case options.Life < object.MinLife || options.Life > object.MaxLife:
 		return nil, fmt.Errorf("millrace: UploadOptions.Life is %v, want %v to %v", options.Life, object.MinLife, object.MaxLife)
 	case options.MaxBytes < 0 || options.MaxBytes > object.MaxBytes:
@@ -69,7 +69,7 @@ func (u *Upload) ID() object.ID { return u.here.ID() }
 // Write appends to the content.
 func (u *Upload) Write(p []byte) (int, error) {
 	if err := u.group.Err(); err != nil {
-		return 0, wrap(outcome.ErrStopped, err)
+		return 0, outcome.WithCause(outcome.ErrStopped, err)
 	}
 	if err := u.here.RejectWrite(len(p)); err != nil {
 		return 0, err
@@ -114,7 +114,7 @@ func (u *Upload) Abort() error { return u.here.Abort() }
 // none does.
 func (u *Upload) Poll() (set object.Set, done bool, err error) {
 	if cause := u.group.Err(); cause != nil {
-		err := wrap(outcome.ErrStopped, cause)
+		err := outcome.WithCause(outcome.ErrStopped, cause)
 		if u.here.IsSent() { // it may be in the log, or held, and this host is not told any more
 			err = fmt.Errorf("%w: object %v: %w", outcome.ErrIndeterminate, u.ID(), err)
 		}

@@ -54,7 +54,7 @@ func (g *Group) Indeterminate(ctx context.Context) error {
 func (g *Group) missingNow() error {
 	f := g.facts()
 	if f.Stop != nil {
-		return wrap(outcome.ErrStopped, f.Stop.Err)
+		return outcome.WithCause(outcome.ErrStopped, f.Stop.Err)
 	}
 	if !f.Founding.Founded || f.Founding.Joins {
 		err := &outcome.NotFoundedError{Group: g.id, Founding: f.Founding}
@@ -64,7 +64,7 @@ func (g *Group) missingNow() error {
 		return err
 	}
 	if d := f.Disk.Full; d != nil && d.Err != nil {
-		return fmt.Errorf("the disk of this host is full: %w", wrap(outcome.ErrDiskFull, d.Err))
+		return fmt.Errorf("the disk of this host is full: %w", outcome.WithCause(outcome.ErrDiskFull, d.Err))
 	} else if d != nil {
 		return outcome.ErrDiskFull
 	}

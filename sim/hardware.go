@@ -74,8 +74,9 @@ func newHardware(w *world, h Hardware, rng *rand.Rand) *hardware {
 	return &hardware{Hardware: h, w: w, rng: rng, of: map[uint64]*processors{}, lines: map[link]time.Duration{}, arrivals: map[link]time.Duration{}}
 }
 
-// processors run the pieces of work of a host in the order in which they came. That is what the gathering of
-// a group aims at (host/gather.go): clients that are ready hand in their commands before the turn.
+// processors run the pieces of work of a host in the order in which they came. That is what the gathering
+// of a group aims at (host/internal/proposals/gather.go): clients that are ready hand in their commands
+// before the turn.
 type processors struct {
 	queue []*piece
 	busy  int
@@ -176,8 +177,8 @@ func (h *hardware) run(p *piece, t *task) {
 	p.effects = append(p.effects, func() {
 		t.running = false
 		if p.wrote > 0 && t.syncs() {
-			// The next run of the lane syncs what this one wrote. What the sync covers is written, so it may begin
-			// now; its answers come when it has ended, which is when the lane runs again.
+			// The next run of the lane syncs what this one wrote. What the sync covers is written, so it
+			// may begin now; its answers come when it has ended, which is when the lane runs again.
 			t.ready = h.w.now + h.longer(h.Hardware.Sync) + seconds(float64(p.wrote)/h.DiskRate)
 		}
 		if t.goesOn || t.planned {

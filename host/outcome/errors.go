@@ -2,6 +2,7 @@ package outcome
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/millrace/millrace/wal"
 )
@@ -48,6 +49,14 @@ var (
 // committed later.
 func MayHaveCommitted(err error) bool {
 	return errors.Is(err, ErrIndeterminate) || errors.Is(err, ErrNoResult) || errors.Is(err, ErrSessionExpired)
+}
+
+// WithCause returns an error that wraps err and its cause, or err if there is no other cause.
+func WithCause(err, cause error) error {
+	if cause == nil || errors.Is(cause, err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // Why a call may have ended with its context. Errors of a context wrap the one that was true at the end,

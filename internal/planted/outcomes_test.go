@@ -5,8 +5,8 @@ var outcomeBugs = []bug{
 	{name: "skipped_are_dropped", what: "a command whose index a snapshot covers is answered as surely not committed", in: "host/internal/proposals", found: "TestPendingSkippedBySnapshot", edits: []edit{{"host/internal/proposals/queue.go",
 		`q.tell(w, Settlement{Err: errCovered(index)})`, `q.tell(w, Settlement{Err: outcome.ErrDropped})`}}},
 	{name: "clients_wait_at_the_end", what: "a group that stops leaves clients waiting whose commands are in the log", in: "host", found: "TestCloseAnswersEveryone", edits: []edit{{"host/internal/proposals/end.go",
-		`	q.endRing(&e, wrap(outcome.ErrIndeterminate, cause))
-	q.endRouted(&e, wrap(outcome.ErrStopped`, `	q.endRouted(&e, wrap(outcome.ErrStopped`}}},
+		`	q.endRing(&e, outcome.WithCause(outcome.ErrIndeterminate, cause))
+	q.endRouted(&e, outcome.WithCause(outcome.ErrStopped`, `	q.endRouted(&e, outcome.WithCause(outcome.ErrStopped`}}},
 	{name: "answer_for_another_term", what: "a client is told that its command is committed although another leader's entry has its place", in: "host/internal/proposals", found: "TestRingTwin", also: []judge{{in: "host/internal/proposals", test: "TestTenuresOverlap"}}, edits: []edit{{"host/internal/proposals/answer.go",
 		`			case term == run.term:
 				f`, `			case term == run.term || true:
@@ -28,7 +28,7 @@ var outcomeBugs = []bug{
 			if c`, `		if p.Waiter.take() || true {
 			kept = append(kept, p)
 			if c`}}},
-	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/forward.go",
+	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/host.go",
 		`return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)`, `return h.network.frames.Add(1)`}}},
 	{name: "forgotten_is_applied", what: "a number below the lowest that its client waits for is applied", in: "host/session", found: "TestANumberBelowTheLowestIsForgotten", edits: []edit{{"host/session/table.go",
 		`	if m.Number < s.low {

@@ -111,7 +111,7 @@ var runtimeBugs = []bug{
 	}
 	rosters, err := r.Play(stages)`}}},
 	{name: "hand_over_blindly", what: "a leader with a stuck state machine hands over to a member that has not applied more", in: "sim", found: "TestStuckMachines", args: "-grays 12", edits: []edit{{"host/stuckapply.go",
-		`case a.applied < s.goal:`, `case false:`}}},
+		`case a.Applied < s.goal:`, `case false:`}}},
 	{name: "keep_stuck", what: "a leader with a stuck state machine keeps the leadership", in: "sim", found: "TestStuckMachines", args: "-grays 12", says: "still leads, although the others have applied more", edits: []edit{{"host/stuckapply.go",
 		`if target == raft.None {
 		return false

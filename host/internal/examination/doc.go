@@ -14,6 +14,6 @@
 // Rejected: a verdict from the events of the past. A listener that missed an event would never know that
 // its cause has ended.
 //
-// Reading order: facts.go, examine.go, causes.go, members.go, quorum.go, absence.go, watch.go, followers.go,
-// standstill.go.
+// Reading order: facts.go, examine.go, process.go, founding.go, refusal.go, members.go, quorum.go,
+// absence.go, disk.go, machine.go, watch.go, followers.go, standstill.go.
 package examination

@@ -48,14 +48,28 @@ func setSince(since *atomic.Int64, is bool, now int64) {
 type Watch struct {
 	SlowTicks int64 // a write or a sync that takes longer is slow: an election timeout; does not change
 
-	mu           sync.Mutex
-	disk         Standstill
-	slow         slowDisk
-	pauses       [maxPauses]pause // a ring: the latest ones
-	nPauses      int              // so far
-	missed       int64            // ticks, in all of them
-	refused      map[uint64]Refusal
-	certificates map[uint64]Certificate
+	mu      sync.Mutex
+	disk    Standstill
+	slow    slowDisk
+	pauses  [maxPauses]pause // a ring: the latest ones
+	nPauses int              // so far
+	missed  int64            // ticks, in all of them
+	apart   map[uint64]apart // by host
+}
+
+// apart is what keeps this host from speaking with another one. Both are nil if nothing ever did; neither
+// changes.
+type apart struct {
+	refusal     *Refusal
+	certificate *Certificate
+}
+
+// keepsApart replaces what is known of a host. It is called under the lock.
+func (w *Watch) keepsApart(id uint64, a apart) {
+	if w.apart == nil {
+		w.apart = map[uint64]apart{}
+	}
+	w.apart[id] = a
 }
 
 // pause is a time in which the process did not run. It ended at a tick, missed ones included.
@@ -129,33 +143,26 @@ func (w *Watch) Paused(now, within int64) (all Pauses) {
 func (w *Watch) ForgetRefusals(id uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.refused, id)
-	delete(w.certificates, id)
+	delete(w.apart, id)
 }
 
 // RecordRefusal records that a host of the founding list was refused because of its identity.
 func (w *Watch) RecordRefusal(id uint64, why error, fix, remote string, now, recent int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.refused == nil {
-		w.refused = map[uint64]Refusal{}
+	a, r := w.apart[id], Refusal{Why: why.Error(), Remote: remote, Fix: fix, Since: now, Latest: now}
+	if before := a.refusal; before != nil && now-before.Latest <= recent {
+		r.Since = before.Since
 	}
-	r, known := w.refused[id]
-	if !known || now-r.Latest > recent {
-		r.Since = now
-	}
-	r.Why, r.Remote, r.Fix, r.Latest = why.Error(), remote, fix, now
-	w.refused[id] = r
+	a.refusal = &r
+	w.keepsApart(id, a)
 }
 
 // Refusal returns why a host was refused last; nil: it was not.
 func (w *Watch) Refusal(id uint64) *Refusal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r, was := w.refused[id]; was {
-		return &r
-	}
-	return nil
+	return w.apart[id].refusal
 }
 
 // Overload is what a group has refused for lack of memory.
@@ -192,22 +199,18 @@ func (w *Watch) AllPauses() (n uint64, missed int64) {
 func (w *Watch) RecordCertificate(id uint64, c Certificate, now, recent int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.certificates == nil {
-		w.certificates = map[uint64]Certificate{}
-	}
-	before, known := w.certificates[id]
-	if c.Since, c.Latest = now, now; known && now-before.Latest <= recent {
+	a := w.apart[id]
+	c.Since, c.Latest = now, now
+	if before := a.certificate; before != nil && now-before.Latest <= recent {
 		c.Since = before.Since
 	}
-	w.certificates[id] = c
+	a.certificate = &c
+	w.keepsApart(id, a)
 }
 
 // Certificate returns because of which certificate a host was not connected last; nil: there was none.
 func (w *Watch) Certificate(id uint64) *Certificate {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c, was := w.certificates[id]; was {
-		return &c
-	}
-	return nil
+	return w.apart[id].certificate
 }

@@ -7,5 +7,5 @@
 // (host/handover.go). Moves has a lock, which is held for a few instructions; Views
 // is atomic. What else has state belongs to the turn.
 //
-// Reading order: moves.go, record.go, acks.go, slow.go, view.go, resume.go.
+// Reading order: moves.go, record.go, acks.go, question.go, slow.go, view.go, resume.go.
 package leadership

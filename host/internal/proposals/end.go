@@ -1,11 +1,6 @@
 package proposals
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/millrace/millrace/host/outcome"
-)
+import "github.com/millrace/millrace/host/outcome"
 
 // endedCalls are calls and callers that must be told that they have ended.
 type endedCalls struct {
@@ -33,9 +28,9 @@ func (q *Queue) abandon(cause error) (e endedCalls) {
 	q.closed = cause
 	proposing := int(q.proposing.Swap(ended))
 	for i, p := range q.offered {
-		err := wrap(outcome.ErrStopped, cause)
+		err := outcome.WithCause(outcome.ErrStopped, cause)
 		if i < proposing {
-			err = wrap(outcome.ErrIndeterminate, cause)
+			err = outcome.WithCause(outcome.ErrIndeterminate, cause)
 		}
 		held := int64(0)
 		if p.Waiter.call != nil { // a plain command is counted when it is in the log
@@ -43,8 +38,8 @@ func (q *Queue) abandon(cause error) (e endedCalls) {
 		}
 		q.endWaiter(&e, p.Waiter, err, held)
 	}
-	q.endRing(&e, wrap(outcome.ErrIndeterminate, cause))
-	q.endRouted(&e, wrap(outcome.ErrStopped, cause), wrap(outcome.ErrIndeterminate, cause))
+	q.endRing(&e, outcome.WithCause(outcome.ErrIndeterminate, cause))
+	q.endRouted(&e, outcome.WithCause(outcome.ErrStopped, cause), outcome.WithCause(outcome.ErrIndeterminate, cause))
 	return e
 }
 
@@ -56,8 +51,8 @@ func (q *Queue) endCalls(why error) (e endedCalls) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.Clock != nil {
-		q.endRing(&e, wrap(outcome.ErrIndeterminate, why))
-		q.endRouted(&e, why, wrap(outcome.ErrIndeterminate, why))
+		q.endRing(&e, outcome.WithCause(outcome.ErrIndeterminate, why))
+		q.endRouted(&e, why, outcome.WithCause(outcome.ErrIndeterminate, why))
 	}
 	return e
 }
@@ -103,15 +98,15 @@ func (q *Queue) endCall(e *endedCalls, c *Call, err error) {
 // tellEnded answers calls that have ended, because of why.
 func (q *Queue) tellEnded(e endedCalls, why error) {
 	for _, c := range e.applying {
-		q.Callers.Failed(c, wrap(outcome.ErrNoResult, why))
+		q.Callers.Failed(c, outcome.WithCause(outcome.ErrNoResult, why))
 	}
 	for _, c := range e.results {
 		switch {
 		case !c.w.waits():
 		case c.w.finish(): // not told Committed: the table of sessions may refuse it
-			q.Callers.Failed(c.Owner, wrap(outcome.ErrIndeterminate, why))
+			q.Callers.Failed(c.Owner, outcome.WithCause(outcome.ErrIndeterminate, why))
 		default:
-			q.Callers.Failed(c.Owner, wrap(outcome.ErrNoResult, why))
+			q.Callers.Failed(c.Owner, outcome.WithCause(outcome.ErrNoResult, why))
 		}
 	}
 	for _, l := range e.lost {
@@ -129,12 +124,4 @@ func (q *Queue) AnswerAll(batch []Proposal, err error) {
 			p.Waiter.Answer(Settlement{Err: err})
 		}
 	}
-}
-
-// wrap returns err with its cause, unless the cause is err already.
-func wrap(err, cause error) error {
-	if cause == nil || errors.Is(cause, err) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }

@@ -96,7 +96,7 @@ func (q *Queue) offerAgain(batch []Proposal) {
 
 func (q *Queue) setOffered(batch []Proposal) {
 	if q.offered = batch; q.closed != nil {
-		q.refuseFirst(batch, wrap(outcome.ErrStopped, q.closed))
+		q.refuseFirst(batch, outcome.WithCause(outcome.ErrStopped, q.closed))
 	}
 }
 

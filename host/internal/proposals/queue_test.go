@@ -257,11 +257,11 @@ func TestAQueueEndsWhileATurnProposes(t *testing.T) {
 		clear(batch) // as the next turn does
 		all.Wait()
 		for i, w := range clients {
-			want := wrap(outcome.ErrStopped, cause).Error()
+			want := outcome.WithCause(outcome.ErrStopped, cause).Error()
 			if proposed[w] {
-				want = wrap(outcome.ErrIndeterminate, cause).Error()
+				want = outcome.WithCause(outcome.ErrIndeterminate, cause).Error()
 			}
-			if got := told(w); got != want && !(!proposed[w] && got == wrap(outcome.ErrIndeterminate, cause).Error()) {
+			if got := told(w); got != want && !(!proposed[w] && got == outcome.WithCause(outcome.ErrIndeterminate, cause).Error()) {
 				t.Fatalf("try %d: client %d is told %s, and proposed: %t", try, i, got, proposed[w])
 			}
 		}
