@@ -373,7 +373,6 @@ var compiledNames = func() (all []compiledName) {
 // nounsInING are file names of the runtime that end as a participle does, and are nouns.
 var nounsInING = []string{"batching", "finding", "founding", "logging", "objectwiring", "ring", "wiring"}
 
-
 // A file of the runtime is named after a thing, and not after what was done to it: nouns, and no participles.
 func TestFilesAreNamedByNouns(t *testing.T) {
 	inRoot(t)
