@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/snapshots"
@@ -104,7 +105,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 		return nil, err
 	}
 	g.reads.init(g)
-	g.leadership.placing.preference.Store(c.Placement.clone())
+	g.leadership.placing.Open(&h.changes.placer, (*placedGroup)(g), placement.Preference(c.Placement).Clone())
 	g.snapshots.init(g, machine)
 	g.life.roleTimes.Begin(h.clock.livedAtBeat())
 	g.members.init(g)
@@ -154,7 +155,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	}
 	if !g.members.founding.IsFounded() {
 		if g.setBound(); g.members.founding.Bound() == nil && !g.members.joins {
-			g.countUnfounded(true)
+			g.countUnfounded()
 		}
 	}
 	g.leadership.resume.Voted = g.members.founding.Bound() != nil && (g.core.hard.Vote == g.self || g.isAlone())
@@ -261,4 +262,9 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn
 	t.open[id] = g
 	return g, nil
+}
+
+func (m *groupMembers) init(g *Group) {
+	m.founding.Init((*foundingLog)(g))
+	m.executions.Init((*planMember)(g), g.id, g.self, &g.host.changes.executing)
 }

@@ -86,12 +86,12 @@ var (
 
 // Records is the table, by kind.
 var Records = [...]Record{
-	{Greeting, "greeting", small, 2, "host/handshakes.go"},
+	{Greeting, "greeting", small, 2, "host/greetings.go"},
 	{Refusal, "refusal", small, 1 + number + incarnation, "host/internal/members/record.go"},
 	{Stranger, "stranger", small, 1 + number, "host/internal/members/record.go"},
 	{Removed, "removed", small, 1 + 2*number + incarnation, "host/internal/members/record.go"},
-	{AppliedQuestion, "applied question", small, 1 + 3*number, "host/stuckapply.go"},
-	{AppliedAnswer, "applied answer", small, 1 + 4*number, "host/stuckapply.go"},
+	{AppliedQuestion, "applied question", small, 1 + 3*number, "host/internal/leadership/question.go"},
+	{AppliedAnswer, "applied answer", small, 1 + 4*number, "host/internal/leadership/question.go"},
 	{Forward, "forward", either, 0, "host/internal/proposals/record.go"},
 	{ForwardRefusal, "forward refusal", small, 1 + 2*number + 2, "host/internal/proposals/record.go"},
 	{ReadQuestion, "read question", small, 1 + 3*number, "host/internal/reads/record.go"},
@@ -111,9 +111,9 @@ var Records = [...]Record{
 	{JoinRefused, "join refused", small, 1 + number + MaxSentence, "host/internal/plans/record.go"},
 	{ViewQuestion, "view question", small, 1 + number, "host/internal/leadership/view.go"},
 	{ViewAnswer, "view answer", small, 1 + (2+MaxMembers)*number, "host/internal/leadership/view.go"},
-	{LoadQuestion, "load question", small, 1 + number, "host/internal/leadership/record.go"},
-	{LoadAnswer, "load answer", small, 1 + 3*number + MaxZone, "host/internal/leadership/record.go"},
-	{Moved, "moved", small, 1 + 4*number, "host/internal/leadership/record.go"},
+	{LoadQuestion, "load question", small, 1 + number, "host/internal/placement/record.go"},
+	{LoadAnswer, "load answer", small, 1 + 3*number + MaxZone, "host/internal/placement/record.go"},
+	{Moved, "moved", small, 1 + 4*number, "host/internal/placement/record.go"},
 	{Settings, "settings", small, 1 + MaxSettings*2*number, "host/internal/peers/settings.go"},
 	{ObjectQuestion, "object question", small, 1 + 3*number, "host/internal/objects/record.go"},
 	{ObjectAnswer, "object answer", small, 1 + 6*number + MaxMissing*id, "host/internal/objects/record.go"},
