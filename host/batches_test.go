@@ -1,0 +1,189 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/host/batches"
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// openHolding opens a host that leads, that holds commands as a batches.Cohort does, and whose disk takes
+// 200 µs for a sync.
+func openHolding(t *testing.T) *testHost {
+	t.Helper()
+	l := openTestHost(t, 3, WithBatches(func() batches.Rule { return new(batches.Cohort) }))
+	l.disk.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpSync {
+			l.manual.now += 200 * time.Microsecond
+		}
+		return nil
+	})
+	l.lead()
+	return l
+}
+
+// last returns the end of the log.
+func (l *testHost) last() uint64 { return l.group.core.node.BasicStatus().LastIndex }
+
+// put hands in commands, and runs what can run.
+func (l *testHost) put(n int) (all []Pending) {
+	for range n {
+		all = append(all, l.submit("a command"))
+	}
+	l.manual.runIdle()
+	return all
+}
+
+// ack commits the log through an index, 100 µs later.
+func (l *testHost) ack(index uint64) {
+	l.manual.now += 100 * time.Microsecond
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: index})
+}
+
+// Commands that come while a batch is under way wait for it, and then for the clients that it answers. All
+// leave together when the last one is back. If it does not come back, they leave after half a round.
+func TestHeldCommandsLeaveTogether(t *testing.T) {
+	for _, comesBack := range []bool{true, false} {
+		l := openHolding(t)
+		l.put(1)
+		l.put(2)
+		if l.last() != begun+1 {
+			t.Fatalf("the log ends at %d: a command has left while a batch is under way", l.last())
+		}
+		l.ack(begun + 1)
+		if l.last() != begun+1 || l.group.inbox.commands.Load() != 2 {
+			t.Fatalf("the log ends at %d, and %d commands wait; want 2, for the third client", l.last(), l.group.inbox.commands.Load())
+		}
+		turns := l.turns()
+		if comesBack {
+			l.put(1)
+		} else {
+			l.manual.fireTimers()
+		}
+		want := uint64(begun + 3)
+		if comesBack {
+			want++
+		}
+		if l.last() != want {
+			t.Errorf("the client comes back: %t; the log ends at %d, want %d", comesBack, l.last(), want)
+		}
+		if n := l.turns() - turns; n > 3 {
+			t.Errorf("%d turns for one batch", n)
+		}
+	}
+}
+
+// A command that is held is not proposed if its client gives up, for certain; and it is answered when the
+// host closes, when the leader is deposed, and when the core takes no commands.
+func TestHeldCommandsAreAnswered(t *testing.T) {
+	l := openHolding(t)
+	l.put(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	proposed := make(chan error, 1)
+	go func() {
+		_, err := l.group.Propose(ctx, []byte("given up"))
+		proposed <- err
+	}()
+	for l.group.inbox.commands.Load() == 0 {
+		select {
+		case err := <-proposed:
+			t.Fatal("the command is not held: ", err)
+		default:
+		}
+	}
+	cancel()
+	if err := <-proposed; !errors.Is(err, context.Canceled) || errors.Is(err, outcome.ErrIndeterminate) {
+		t.Errorf("the client gives up: %v", err)
+	}
+	l.ack(begun + 1)
+	l.manual.fireTimers()
+	if l.last() != begun+1 {
+		t.Errorf("the log ends at %d: it has the command whose client has given up", l.last())
+	}
+
+	l.put(1)
+	deposed := l.put(2)
+	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 7})
+	for _, p := range deposed {
+		if _, err := poll(t, p); !errors.Is(err, outcome.ErrNotLeader) {
+			t.Errorf("the leader is deposed: %v", err)
+		}
+	}
+
+	l = openHolding(t)
+	l.put(1)
+	held := l.put(1)
+	if err := l.Close(over()); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if _, err := poll(t, held[0]); !errors.Is(err, outcome.ErrStopped) {
+		t.Errorf("the host closes: %v", err)
+	}
+}
+
+// Whatever comes in whatever order: while nothing is under way and no timer is set, no command waits, and
+// while a batch is under way, no more than a batch waits with.
+func TestNoCommandIsHeldForEver(t *testing.T) {
+	oneGoroutine(t)
+	held := 0
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		l := openHolding(t)
+		term := uint64(1)
+		for range 60 {
+			switch st := l.group.core.node.BasicStatus(); random.IntN(9) {
+			case 0, 1, 2:
+				l.put(1 + random.IntN(5))
+			case 3:
+				l.put(300)
+			case 4, 5:
+				l.manual.now += 100 * time.Microsecond
+				l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: term, Index: st.Commit + uint64(random.Int64N(int64(st.LastIndex-st.Commit+1)))})
+			case 6:
+				l.manual.fireTimers()
+			case 7:
+				l.manual.tick()
+				l.manual.runIdle()
+			case 8:
+				if x := l.group.StartTransfer(2); random.IntN(2) == 0 {
+					_ = x
+				}
+				l.manual.runIdle()
+			}
+			if l.group.Status().Role != event.RoleLeader {
+				break
+			}
+			waiting, st := l.group.inbox.commands.Load(), l.group.core.node.BasicStatus()
+			if waiting > 0 {
+				held++
+			}
+			switch {
+			case waiting >= 256:
+				t.Fatalf("seed %d: %d commands wait", seed, waiting)
+			case waiting > 0 && st.Commit == st.LastIndex && st.LeadTransferee == raft.None && !l.alarmed():
+				t.Fatalf("seed %d: %d commands wait, and nothing is under way", seed, waiting)
+			}
+		}
+	}
+	if held < 100 {
+		t.Errorf("commands were held after %d steps: the test sees little", held)
+	}
+}
+
+// alarmed reports whether a timer is set.
+func (l *testHost) alarmed() bool {
+	for _, timer := range l.manual.timers {
+		if timer.set {
+			return true
+		}
+	}
+	return false
+}
