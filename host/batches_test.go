@@ -17,9 +17,11 @@ import (
 
 // openHolding opens a host that leads, that holds commands as a batches.Cohort does, and whose disk takes
 // 200 µs for a sync.
-func openHolding(t *testing.T) *testHost {
+func openHolding(t *testing.T) *testHost { return openHoldingWith(t, func(*Config) {}) }
+
+func openHoldingWith(t *testing.T, change func(*Config)) *testHost {
 	t.Helper()
-	l := openTestHost(t, 3, WithBatches(func() batches.Rule { return new(batches.Cohort) }))
+	l := openTestHostWith(t, 3, change, WithBatches(func() batches.Rule { return new(batches.Cohort) }))
 	l.disk.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpSync {
 			l.manual.now += 200 * time.Microsecond
@@ -66,6 +68,7 @@ func TestHeldCommandsLeaveTogether(t *testing.T) {
 		if comesBack {
 			l.put(1)
 		} else {
+			l.group.work.held.Alarm.Clear() // it would wake the group, too
 			l.manual.fireTimers()
 		}
 		want := uint64(begun + 3)
@@ -137,13 +140,16 @@ func TestNoCommandIsHeldForEver(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		l := openHolding(t)
+		if seed%2 == 1 {
+			l = openHoldingWith(t, littleMemory) // so that batches are refused
+		}
 		term := uint64(1)
 		for range 60 {
 			switch st := l.group.core.node.BasicStatus(); random.IntN(9) {
 			case 0, 1, 2:
-				l.put(1 + random.IntN(5))
+				l.offer(1 + random.IntN(5))
 			case 3:
-				l.put(300)
+				l.offer(300)
 			case 4, 5:
 				l.manual.now += 100 * time.Microsecond
 				l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: term, Index: st.Commit + uint64(random.Int64N(int64(st.LastIndex-st.Commit+1)))})
@@ -153,9 +159,7 @@ func TestNoCommandIsHeldForEver(t *testing.T) {
 				l.manual.tick()
 				l.manual.runIdle()
 			case 8:
-				if x := l.group.StartTransfer(2); random.IntN(2) == 0 {
-					_ = x
-				}
+				l.group.StartTransfer(2)
 				l.manual.runIdle()
 			}
 			if l.group.Status().Role != event.RoleLeader {
@@ -168,7 +172,7 @@ func TestNoCommandIsHeldForEver(t *testing.T) {
 			switch {
 			case waiting >= 256:
 				t.Fatalf("seed %d: %d commands wait", seed, waiting)
-			case waiting > 0 && st.Commit == st.LastIndex && st.LeadTransferee == raft.None && !l.alarmed():
+			case waiting > 0 && st.Commit == st.LastIndex && st.LeadTransferee == raft.None && l.group.proposals.alarm.At() == 0:
 				t.Fatalf("seed %d: %d commands wait, and nothing is under way", seed, waiting)
 			}
 		}
@@ -178,12 +182,26 @@ func TestNoCommandIsHeldForEver(t *testing.T) {
 	}
 }
 
-// alarmed reports whether a timer is set.
-func (l *testHost) alarmed() bool {
-	for _, timer := range l.manual.timers {
-		if timer.set {
-			return true
+// offer is put for commands that may be refused.
+func (l *testHost) offer(n int) {
+	for range n {
+		_, _ = l.group.Submit(make([]byte, 1<<10))
+	}
+	l.manual.runIdle()
+}
+
+// A batch that is refused has not begun. So the command after it wakes the group, and leaves at once.
+func TestARefusedBatchHoldsNothing(t *testing.T) {
+	l := openHolding(t)
+	taken := l.memory.proposed.Max
+	l.memory.proposed.Hold(taken) // by another group
+	for _, p := range l.put(3) {
+		if _, err := poll(t, p); !errors.Is(err, outcome.ErrOverloaded) {
+			t.Fatalf("the batch is not refused: %v", err)
 		}
 	}
-	return false
+	l.memory.proposed.Hold(-taken)
+	if l.put(1); l.last() != begun+1 {
+		t.Error("a command waits for a batch that was refused")
+	}
 }

@@ -35,6 +35,9 @@ func (a *Alarm) start(after, now time.Duration) {
 	a.timer.Set(max(after, 1))
 }
 
+// At returns the time that is set; 0: none.
+func (a *Alarm) At() time.Duration { return time.Duration(a.at.Load()) }
+
 // Clear makes Wake not be called.
 func (a *Alarm) Clear() { a.at.Store(0) }
 
