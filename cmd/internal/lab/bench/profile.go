@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
-	"github.com/millrace/millrace/cmd/internal/lab/profile"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/internal/profile"
 )
 
 // profiled is the CPU profile of one point.
