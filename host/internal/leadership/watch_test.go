@@ -120,8 +120,8 @@ func TestReadyWithout(t *testing.T) {
 // In a joint configuration both halves must be ready: most of all voters may be none of one of them.
 func TestReadyWithoutInAJointConfiguration(t *testing.T) {
 	var a Acks
-	halves := &membership.Roster{Conf: raftpb.ConfState{VotersOutgoing: []uint64{1, 2, 3}, Voters: []uint64{4, 5, 6}}}
-	quorum := func(has func(id uint64) bool) bool { return halves.Spare(has) >= 0 }
+	jointVoters := &membership.Roster{Conf: raftpb.ConfState{VotersOutgoing: []uint64{1, 2, 3}, Voters: []uint64{4, 5, 6}}}
+	quorum := func(has func(id uint64) bool) bool { return jointVoters.Spare(has) >= 0 }
 	core := leader(10, map[uint64]tracker.Progress{1: {Match: 10}, 2: {Match: 9}, 3: {Match: 8}, 4: {Match: 8}, 5: {}, 6: {}})
 	for _, id := range []uint64{2, 3, 4} {
 		a.Record(id, 5)

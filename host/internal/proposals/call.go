@@ -25,8 +25,8 @@ type Call struct {
 
 	replicated time.Duration
 
-	// appliedIn is the term of its entry when the state machine gets it; 0: it did not, or the call has a session.
-	appliedIn uint64 // under Queue.mu
+	// appliedIn is the term of its entry if the state machine got it, and it has no session. Under Queue.mu.
+	appliedIn uint64
 
 	// Written by the turn. The apply lane removes the call (Queue.FindCallers).
 	place   sched.Place[*Call] // in a list of routedCalls
