@@ -1,7 +1,6 @@
 package host
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -141,7 +141,7 @@ type member struct {
 // and then names it. They are in memory only, and the oldest go; a plan that was begun is in the log. An
 // execution belongs to the host and not to the connection, so it goes on when the program is interrupted.
 type adminPlans struct {
-	mu   sync.Mutex
+	mu   lock.Mutex
 	made []*adminPlan // the latest last
 }
 
@@ -175,16 +175,16 @@ type flightRecorder struct {
 	recorder *flight.Recorder
 	task     env.Task
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	waiting []stoppedGroup
 	written int
-	files   sync.Mutex // one file is written at a time
+	files   lock.Mutex // one file is written at a time
 }
 
 // groupTable holds the groups of a host that are open, or on their way to it or from it. It holds the ids
 // of those that were removed, which the log remembers.
 type groupTable struct {
-	mu      sync.RWMutex
+	mu      lock.RWMutex
 	open    map[uint64]*Group // nil: being opened
 	removed map[uint64]bool   // for good
 	closed  bool
@@ -218,7 +218,7 @@ type placer struct {
 	stops   atomic.Int64  // a caller of HandOver is about to stop this host: until a tick that was not missed
 	begun   atomic.Uint64 // hand-overs for placement, so far
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	led     sched.Ring[*Group] // groups that lead here; the one that was looked at longest ago is first
 	prefers int                // of them, those with a Placement
 	number  uint64             // of the latest question
@@ -267,7 +267,7 @@ type Transfer struct {
 	to    uint64
 	group *Group
 
-	mu   sync.Mutex
+	mu   lock.Mutex
 	done chan struct{} // closed with the outcome
 	err  error
 	is   bool
@@ -289,8 +289,9 @@ type inbox struct {
 	now    func() time.Duration // the clock of the host
 
 	commands atomic.Int64 // that wait; 0 spares those who look the lock
+	answered atomic.Bool  // answers or messages wait: the same
 
-	mu            sync.Mutex
+	mu            lock.Mutex
 	closed        bool
 	waiting       inputs
 	holds         bool // commands stay here for now: the group may be founded before long (founding.go)
