@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/millrace/millrace/host/admin"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 )
@@ -89,7 +89,7 @@ func (a adminPort) Plan(ctx context.Context, group uint64, changes []admin.Chang
 	if err != nil {
 		return admin.Plan{}, err
 	}
-	a.h.changes.plans.keep(&adminPlan{id: p.plan.ID, group: g, plan: p})
+	a.h.changes.plans.Keep(&plans.Proposal{ID: p.plan.ID, Member: (*planMember)(g), Start: func() *plans.Execution { return g.StartPlan(p).way }})
 	of := admin.Plan{ID: hex.EncodeToString(p.plan.ID[:]), Group: group, Text: p.String(), View: p.View, Tolerates: p.Tolerates, Absent: p.Absent, Stages: []admin.Stage{}}
 	for _, s := range p.Stages {
 		of.Stages = append(of.Stages, admin.Stage{What: s.What, During: s.During, After: s.After})
@@ -116,53 +116,14 @@ func (g *Group) waitHeard(ctx context.Context, id uint64) {
 	}
 }
 
-// keep keeps a plan. The oldest that was not begun goes, or the oldest.
-func (p *adminPlans) keep(made *adminPlan) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.made) >= maxPlansMade {
-		at := max(0, slices.IndexFunc(p.made, func(m *adminPlan) bool { return m.execution == nil }))
-		p.made = slices.Delete(p.made, at, at+1)
-	}
-	p.made = append(p.made, made)
-}
-
-// find returns the plan with an id, of which the beginning is enough if it is long and names one plan only.
-func (p *adminPlans) find(g *Group, id string) *adminPlan {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, m := range p.made {
-		if m.group == g && isNamed(m.id, id) {
-			return m
-		}
-	}
-	return nil
-}
-
-// begin returns the execution of a plan, which it begins if that was not yet.
-func (p *adminPlans) begin(m *adminPlan) *Execution {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if m.execution == nil {
-		m.execution = m.group.StartPlan(m.plan)
-	}
-	return m.execution
-}
-
-// isNamed reports whether text names a plan: its id, or the 8 digits that logs show of it.
-func isNamed(id membership.PlanID, text string) bool {
-	whole := hex.EncodeToString(id[:])
-	return len(text) >= 8 && strings.HasPrefix(whole, text)
-}
-
 // Execute implements admin.Host.
 func (a adminPort) Execute(ctx context.Context, group uint64, id, seen string) (admin.Progress, error) {
 	g, err := a.group(group)
 	if err != nil {
 		return admin.Progress{}, err
 	}
-	if m := a.h.changes.plans.find(g, id); m != nil {
-		a.h.changes.plans.begin(m)
+	if p, _ := a.h.changes.plans.Find((*planMember)(g), id); p != nil {
+		a.h.changes.plans.Begin(p)
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchTime)
 	defer cancel()
@@ -189,10 +150,11 @@ func (a adminPort) progress(g *Group, id string) (p admin.Progress, err error) {
 	if r == nil {
 		return p, g.notFounded()
 	}
-	if m := a.h.changes.plans.find(g, id); m != nil && m.execution != nil {
+	known, begun := a.h.changes.plans.Find((*planMember)(g), id)
+	if begun != nil {
 		var wrong error
-		p.Plan = hex.EncodeToString(m.id[:])
-		p.Done, wrong = m.execution.Poll()
+		p.Plan = hex.EncodeToString(known.ID[:])
+		p.Done, wrong = begun.Poll()
 		switch {
 		case errors.Is(wrong, outcome.ErrMemberRemoved):
 			p.Left = true
@@ -203,20 +165,20 @@ func (a adminPort) progress(g *Group, id string) (p admin.Progress, err error) {
 			return p, nil
 		}
 	}
-	ended := slices.IndexFunc(r.Ended, func(e membership.Ended) bool { return isNamed(e.ID, id) })
+	ended := slices.IndexFunc(r.Ended, func(e membership.Ended) bool { return plans.IsNamed(e.ID, id) })
 	switch {
 	case ended >= 0:
 		p.Done = true
 		if e := r.Ended[ended]; e.Cancelled {
 			p.Refused = fmt.Sprintf("%v, with %d of its stages in force", outcome.ErrPlanCancelled, e.Done)
 		}
-	case r.Plan != nil && isNamed(r.Plan.ID, id):
+	case r.Plan != nil && plans.IsNamed(r.Plan.ID, id):
 		p.Plan, p.State = hex.EncodeToString(r.Plan.ID[:]), r.Plan.String()
 		if why := g.members.plan.waits.Load(); why != nil && *why != "" {
 			p.State += "; it waits: " + *why
 		}
-	case a.h.changes.plans.find(g, id) == nil:
-		return p, fmt.Errorf("plan %.40q is neither under way in group %d nor known to this host; it was made on another host or in an earlier life of this one, or %d later plans were made; plan again", id, g.id, maxPlansMade)
+	case known == nil:
+		return p, fmt.Errorf("plan %.40q is neither under way in group %d nor known to this host; it was made on another host or in an earlier life of this one, or %d later plans were made; plan again", id, g.id, plans.MaxProposals)
 	}
 	return p, nil
 }
@@ -227,7 +189,7 @@ func (a adminPort) Cancel(ctx context.Context, group uint64, id string) (admin.P
 	if err != nil {
 		return admin.Progress{}, err
 	}
-	if r := g.roster(); r != nil && r.Plan != nil && isNamed(r.Plan.ID, id) {
+	if r := g.roster(); r != nil && r.Plan != nil && plans.IsNamed(r.Plan.ID, id) {
 		if err := g.CancelPlan(ctx); err != nil {
 			return admin.Progress{}, err
 		}

@@ -3,13 +3,10 @@ package host
 import (
 	"cmp"
 	"fmt"
-	"time"
 
 	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/peers"
 	"github.com/millrace/millrace/host/internal/plans"
-	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -59,49 +56,6 @@ func (h *Host) noteApplicant(peer transport.Introduction, remote string) error {
 	return err
 }
 
-// planJoin begins a plan for the first host that may join by its token, and tells the others why they may
-// not. It is part of a leader's turn, and no plan is under way.
-func (g *Group) planJoin(r *membership.Roster) {
-	ids, all := g.host.changes.applicants.List(g.id)
-	for i, id := range ids {
-		c := all[i]
-		if m, ok := r.Member(id); ok && m.Incarnation == c.Incarnation {
-			g.host.changes.applicants.Drop(id, g.id)
-			continue
-		}
-		p, err := plans.JoinPlan(r, id, c, g.logTime())
-		if err == nil {
-			err = plans.RejectStages(r, p, (*planHosts)(g))
-		}
-		if err != nil {
-			g.refuseJoin(id, err)
-			continue
-		}
-		g.host.env.logger.Info("a host joins by a token", "group", g.id, "host", g.self, "member", id, "token", c.Hash.String(), "directory", c.Incarnation.String())
-		g.proposeHost(append([]byte{entry.PlanKind}, p.Encode()...))
-		return
-	}
-}
-
-// logTime returns about the log time now.
-func (g *Group) logTime() time.Duration {
-	now := g.now()
-	return max(g.machine.apply.Time.Estimate(now), g.members.time.Estimate(now))
-}
-
-// refuseJoin tells a host why it is not made a member.
-func (g *Group) refuseJoin(id uint64, why error) {
-	news, waits := g.host.changes.applicants.Tell(id, g.id, why.Error())
-	if news {
-		g.host.reports.events.Emit(event.JoinRefused{Group: g.id, Member: id, Err: why})
-		g.host.env.logger.Warn("a host comes with a join token and is not made a member", "group", g.id, "host", g.self, "member", id, "cause", why)
-	}
-	if !waits {
-		return
-	}
-	g.host.network.transport.SendBytes(id, transport.Control, plans.JoinRefused{Group: g.id, Why: why.Error()}.Encode())
-}
-
 // takeJoinRefused learns from a leader that this host is not made a member.
 func (h *Host) takeJoinRefused(from uint64, body []byte) error {
 	refused, err := plans.DecodeJoinRefused(body)
@@ -119,11 +73,4 @@ func (h *Host) takeJoinRefused(from uint64, body []byte) error {
 		h.reports.events.Emit(event.JoinRefused{Group: group, Member: h.config.ID, By: from, Err: fmt.Errorf("millrace: %s", text)})
 	}
 	return nil
-}
-
-// noteJoined forgets why this host was not made a member, when it is one.
-func (g *Group) noteJoined(r *membership.Roster) {
-	if m, ok := r.Member(g.self); ok && m.Incarnation == g.host.incarnation() {
-		g.members.joinRefused.Store(nil)
-	}
 }

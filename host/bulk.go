@@ -1,8 +1,6 @@
 package host
 
 import (
-	"slices"
-
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/control"
@@ -120,10 +118,4 @@ func (h *Host) forPeer(from, group uint64, f func(*Group)) {
 		return
 	}
 	f(g)
-}
-
-// leavesOutMember reports whether the group does not hear a member: it comes with another directory.
-func (g *Group) leavesOutMember(id uint64) bool {
-	refused := g.members.refuses.Load()
-	return refused != nil && slices.Contains(*refused, id)
 }

@@ -1,6 +1,10 @@
 package host
 
 import (
+	"fmt"
+	"io"
+	"time"
+
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
@@ -82,4 +86,13 @@ func (g *Group) callsDue() int64 {
 		due = min(due, g.core.at.ticks+1)
 	}
 	return due
+}
+
+// drawSession draws a session with that birth.
+func (g *Group) drawSession(birth time.Duration) session.ID {
+	id := session.ID{Birth: birth}
+	if _, err := io.ReadFull(g.host.secrets(), id.Client[:]); err != nil {
+		panic(fmt.Sprintf("millrace: no random bytes for the id of a session: %v", err)) // crypto/rand never fails
+	}
+	return id
 }

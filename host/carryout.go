@@ -2,7 +2,6 @@ package host
 
 import (
 	"github.com/millrace/millrace/host/internal/apply"
-	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -90,29 +89,4 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 	}
 	s.reads.queue.Applied(last)
 	return nil
-}
-
-// noteEntries notes the founding entries among those that are appended to this host's log.
-func (g *Group) noteEntries(entries []raftpb.Entry) {
-	g.noteMembers(entries)
-	if g.members.founding.IsFounded() {
-		return
-	}
-	for i := range entries {
-		if e := &entries[i]; e.Type == raftpb.EntryHost && !entry.IsMemberEntry(e.Type, e.Data) {
-			if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
-				g.fail(err)
-			}
-		}
-	}
-	g.setBound()
-}
-
-// noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
-// machine through this index. (On this disk they are durable, so no entry of the founding changes any more.)
-func (g *Group) noteCommitted(through uint64) {
-	if !g.members.founding.IsFounded() {
-		g.commitFounding(through)
-	}
-	g.commitMembers(through)
 }

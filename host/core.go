@@ -1,6 +1,11 @@
 package host
 
-import "github.com/millrace/millrace/raft"
+import (
+	"errors"
+
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+)
 
 // passed returns the ticks that have passed for a group since its last turn, and how many of them count as
 // missed. Those are what the process has missed, and what this turn is late, because the shard was busy. A
@@ -65,4 +70,12 @@ func (g *Group) shrink() {
 	g.inbox.shrink()
 	g.proposals.batching.Shrink()
 	g.proposals.Shrink()
+}
+
+// proposeHost proposes an entry of the host. One that the core drops is proposed again by a later turn.
+func (g *Group) proposeHost(data []byte) {
+	err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: data}}})
+	if err != nil && !errors.Is(err, raft.ErrProposalDropped) {
+		g.noteRefusal(err)
+	}
 }

@@ -1,7 +1,5 @@
 package host
 
-import "github.com/millrace/millrace/host/internal/members"
-
 // A host that was removed from a group here, and is a member of no other one, is forgotten when it has been
 // silent for departedTimeouts election timeouts: it is dialed no more, asked nothing, and named neither by
 // Explain nor by metrics. It may still come. Then it is told that it was removed (refusals.go,
@@ -12,9 +10,6 @@ import "github.com/millrace/millrace/host/internal/members"
 
 // departedTimeouts is how long, in election timeouts, a removed host is silent before it is forgotten.
 const departedTimeouts = 16
-
-// demandDialer is a transport that dials a host only for what is sent, until SetPeer names it.
-type demandDialer interface{ DialOnDemand(id uint64) }
 
 // forgetDeparted forgets the hosts that have gone for good. It is called once in two election timeouts.
 func (h *Host) forgetDeparted() {
@@ -43,9 +38,6 @@ func (h *Host) isDeparted(id uint64) bool {
 func (g *Group) needs(id uint64) bool {
 	return g.isMember(id) || g.life.status.Load().Leader == id || g.counts().WillHave(id)
 }
-
-// hasRemoved reports whether a host was a member and was removed.
-func (g *Group) hasRemoved(id uint64) bool { return members.HasRemoved(g.roster(), id) }
 
 // forget makes a host unknown. Its read lane stays, for the day when it is known again.
 func (h *Host) forget(id uint64) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/containment"
+	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
 )
 
@@ -81,11 +82,24 @@ func (g *Group) partDone(part leavingPart) {
 				g.host.removedGroup(g.id)
 				g.host.forgetSnapshots(g.id)
 			}
-			g.countUnfounded(false)
+			g.countFounded()
 			g.core.node.Close()
 			g.host.groups.drop(g.id)
 			close(g.life.leaving.gone)
 		}
 		return
 	}
+}
+
+// forgetSnapshots removes the snapshots of a group that was removed. If that fails, the next start of the
+// host does it.
+func (h *Host) forgetSnapshots(group uint64) {
+	w := &snapshots.Work{Seat: snapshots.SeatOfFormer(group), Doing: "whose snapshots are removed"}
+	w.Piece = func() bool {
+		if err := snapshots.RemoveAll(h.env.fs, h.config.Dir, group); err != nil {
+			h.env.logger.Warn("the snapshots of a removed group are still there", "group", group, "host", h.config.ID, "err", err)
+		}
+		return false
+	}
+	h.bulk.snapshotLanes.Enqueue(w)
 }

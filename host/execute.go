@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/transport"
 )
 
 // MemberChange is what a plan does to one member. AddMember, AddLearner, ReplaceMember, PromoteMember,
@@ -260,27 +261,15 @@ func (h *Host) askPlans() {
 	}
 }
 
-// takePlanRecord takes a request, or the answer to one.
-func (h *Host) takePlanRecord(from uint64, body []byte) error {
-	if body[0] == control.PlanAnswer {
-		a, err := plans.DecodeAnswer(body)
-		if err == nil {
-			h.takeUnbound(from, a)
-		}
-		if g := h.groups.get(a.Group); err == nil && g != nil {
-			g.members.executions.Refuse(a.ID, fmt.Errorf("%w: host %d, its leader, says: %s", membership.ErrRefused, from, a.Why))
-		}
-		return err
-	}
-	group, q, err := plans.DecodeRequest(body)
-	if err != nil {
-		return err
-	}
-	q.From = from
-	if g := h.groups.get(group); g != nil && g.isOther(from) && !g.leavesOutMember(from) {
+// askLeader asks the leader for an entry.
+func (g *Group) askLeader(q plans.Request) {
+	switch leader := g.life.status.Load().Leader; leader {
+	case raft.None:
+	case g.self:
 		g.members.plan.requests.Put(q)
 		g.want(dutyPlan)
 		g.wake()
+	default:
+		g.host.network.transport.SendBytes(leader, transport.Control, q.Encode(g.id))
 	}
-	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
@@ -144,8 +143,10 @@ func (g *Group) setBound() {
 	}
 	if g.members.joins {
 		g.adoptFounders()
+	} else if g.members.founding.Bound() == nil {
+		g.countUnfounded()
 	} else {
-		g.countUnfounded(g.members.founding.Bound() == nil)
+		g.countFounded()
 	}
 	g.setRefuses()
 }
@@ -266,13 +267,6 @@ func (g *Group) foundingDue() int64 {
 // publishFounding makes the founding visible to Group.Founding.
 func (g *Group) publishFounding() { g.members.founding.Publish(g.unmet, g.missing) }
 
-// promiseTime is how long a promise lasts by the clock of the member that makes it. A lease lasts as long as
-// the entry found says, which no member's promise is shorter than (founding.Member): the election timeouts of
-// hosts may differ, and change between starts.
-func (c Config) promiseTime() time.Duration {
-	return time.Duration(c.electionTicks()) * c.tickPeriod()
-}
-
 // withPromises makes an entry found say how long the members' promises last: as long as this member's.
 func (g *Group) withPromises(found []byte) []byte {
 	if !g.config.Leases {
@@ -281,7 +275,27 @@ func (g *Group) withPromises(found []byte) []byte {
 	return entry.WithPromise(found, g.host.config.promiseTime())
 }
 
-// rejectPromises says why this member cannot be one under an entry found.
-func (g *Group) rejectPromises(found []byte) error {
-	return founding.Member{Group: g.id, Self: g.self, Leases: g.config.Leases, Promise: g.host.config.promiseTime()}.RejectPromises(found)
+// noteEntries notes the founding entries among those that are appended to this host's log.
+func (g *Group) noteEntries(entries []raftpb.Entry) {
+	g.noteMembers(entries)
+	if g.members.founding.IsFounded() {
+		return
+	}
+	for i := range entries {
+		if e := &entries[i]; e.Type == raftpb.EntryHost && !entry.IsMemberEntry(e.Type, e.Data) {
+			if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
+				g.fail(err)
+			}
+		}
+	}
+	g.setBound()
+}
+
+// noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
+// machine through this index. (On this disk they are durable, so no entry of the founding changes any more.)
+func (g *Group) noteCommitted(through uint64) {
+	if !g.members.founding.IsFounded() {
+		g.commitFounding(through)
+	}
+	g.commitMembers(through)
 }

@@ -151,7 +151,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	}
 	if !g.members.founding.IsFounded() {
 		if g.setBound(); g.members.founding.Bound() == nil && !g.members.joins {
-			g.countUnfounded(true)
+			g.countUnfounded()
 		}
 	}
 	g.leadership.resume.Voted = g.members.founding.Bound() != nil && (g.core.hard.Vote == g.self || g.isAlone())
@@ -258,4 +258,9 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn
 	t.open[id] = g
 	return g, nil
+}
+
+func (m *groupMembers) init(g *Group) {
+	m.founding.Init((*foundingLog)(g))
+	m.executions.Init((*planMember)(g), g.id, g.self, &g.host.changes.executing)
 }

@@ -10,17 +10,6 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// isThere reports whether something of another host has come within the last election timeout.
-func (h *Host) isThere(id uint64) bool {
-	return h.network.handshakes.IsThere(id, h.clock.livedAtBeat(), int64(h.config.electionTicks()))
-}
-
-// What hosts tell each other when they meet, in bodies of kind transport.Control: greeting 1 │ flags u8.
-const (
-	greetsAll byte = 1 // every other host is met
-	greetsAsk byte = 2 // answer this
-)
-
 // meet is called for everything that arrives from a host.
 func (h *Host) meet(from uint64) {
 	p := h.network.handshakes.Of(from)
@@ -59,43 +48,6 @@ func (h *Host) wakeUnfounded() {
 		}
 	}
 	w.Wake()
-}
-
-// greet sends a greeting.
-func (h *Host) greet(to uint64, flags byte) {
-	if h.network.handshakes.AreAllMet() {
-		flags |= greetsAll
-	}
-	h.network.transport.SendBytes(to, transport.Control, []byte{control.Greeting, flags})
-}
-
-// greetUnmet greets the hosts that were not met, or have not met all others, if a group waits for them.
-func (h *Host) greetUnmet() {
-	if h.network.handshakes.Unfounded.Load() == 0 {
-		if h.trust.authority.waitsForMeetings() && !h.network.handshakes.AreAllMet() {
-			for _, id := range h.others() {
-				if !h.network.handshakes.Has(id) {
-					h.greet(id, greetsAsk)
-				}
-			}
-		}
-		return
-	}
-	for _, id := range h.others() {
-		if p := h.network.handshakes.Of(id); p != nil && (!p.Met.Load() || !p.Ready.Load()) {
-			h.greet(id, greetsAsk)
-		}
-	}
-}
-
-// greetRefusing greets the hosts that refuse this one, so that the end of a refusal is noticed. It is called
-// once in two election timeouts.
-func (h *Host) greetRefusing() {
-	for _, id := range h.others() {
-		if h.network.handshakes.Refusal(id) != nil {
-			h.greet(id, greetsAsk)
-		}
-	}
 }
 
 // RefusedBy implements transport.RefusalReceiver.
@@ -227,28 +179,4 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 	bound, _ := other.counts().BoundTo(peer.ID)
 	return identity.RefuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or start the host with Joins set, and replace the lost directory by its new one (Plan, ReplaceMember)",
 		peer.ID, remote, peer.Incarnation, other.id, bound)
-}
-
-// askIfAlive greets a host, at most twice in an election timeout. So Explain can tell a host that is down
-// from one that is up and has nothing to say.
-func (h *Host) askIfAlive(id uint64, now int64) {
-	p := h.network.handshakes.Of(id)
-	if p == nil {
-		return
-	}
-	if was := p.AskedAt.Load(); now-was > int64(h.config.electionTicks()/2) && p.AskedAt.CompareAndSwap(was, now) {
-		h.greet(id, greetsAsk)
-	}
-}
-
-// countUnfounded counts the group among those for which hosts must meet, or not. For the first one the host
-// greets the others at once, so that the last host that comes does not cost a heartbeat interval.
-func (g *Group) countUnfounded(is bool) {
-	switch {
-	case !g.members.founding.Count(is):
-	case !is:
-		g.host.network.handshakes.Unfounded.Add(-1)
-	case g.host.network.handshakes.Unfounded.Add(1) == 1:
-		g.host.greetUnmet()
-	}
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"io"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +19,6 @@ import (
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/turn"
-	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -89,7 +89,7 @@ func (h *Host) LogStats() wal.Stats { return h.storage.log.Stats() }
 
 // memberChanges is how members and leaders are to change, as this host was asked or has decided.
 type memberChanges struct {
-	plans      adminPlans // that were made over the admin socket
+	plans      plans.Catalog // that were made over the admin socket
 	applicants plans.Applicants
 	executing  atomic.Int64 // plans that callers here wait for (execute.go)
 	placer     placer       // hand-overs for placement
@@ -135,21 +135,6 @@ type member struct {
 	id, self uint64
 	host     *Host
 	config   GroupConfig
-}
-
-// adminPlans are the plans that programs have made over the admin socket: an operator looks at a plan,
-// and then names it. They are in memory only, and the oldest go; a plan that was begun is in the log. An
-// execution belongs to the host and not to the connection, so it goes on when the program is interrupted.
-type adminPlans struct {
-	mu   lock.Mutex
-	made []*adminPlan // the latest last
-}
-
-type adminPlan struct {
-	id        membership.PlanID
-	group     *Group
-	plan      *MemberPlan
-	execution *Execution // nil: it was not begun
 }
 
 // hostClock is the clock of a host: it tells the shards how many ticks have passed, and calls everything else
@@ -353,3 +338,6 @@ type groupWork struct {
 	bearing  bearing        // and what it was when a duty was called last
 	releases bool           // a duty lets commands go, so another turn must follow
 }
+
+// secrets returns a source of unpredictable bytes.
+func (h *Host) secrets() io.Reader { return h.env.secrets() }

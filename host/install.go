@@ -58,7 +58,7 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 		g.takeRoster(block.Roster)
 	} else if err == nil {
 		if err = g.takeFounding(&block); err == nil {
-			g.countUnfounded(false)
+			g.countFounded()
 			g.publishFounding()
 			g.setRefuses()
 		}

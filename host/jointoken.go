@@ -104,13 +104,3 @@ func (h *inbound) Prove(channel [32]byte) (proof []byte) {
 		return g != nil && g.isBoundHere()
 	})
 }
-
-// isBoundHere reports whether this member's roster has its directory.
-func (g *Group) isBoundHere() bool {
-	r := g.roster()
-	if r == nil {
-		return false
-	}
-	m, ok := r.Member(g.self)
-	return ok && m.Incarnation == g.host.incarnation()
-}

@@ -7,7 +7,6 @@ import (
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -165,17 +164,4 @@ func (g *Group) takeRekey(r *membership.Roster, q plans.Request) error {
 	}
 	g.proposeHost(q.Data)
 	return nil
-}
-
-// askLeader asks the leader for an entry.
-func (g *Group) askLeader(q plans.Request) {
-	switch leader := g.life.status.Load().Leader; leader {
-	case raft.None:
-	case g.self:
-		g.members.plan.requests.Put(q)
-		g.want(dutyPlan)
-		g.wake()
-	default:
-		g.host.network.transport.SendBytes(leader, transport.Control, q.Encode(g.id))
-	}
 }

@@ -98,7 +98,6 @@ func (h *Host) takeView(from uint64, body []byte) error {
 }
 
 const (
-	maxPlansMade = 16
 	// watchTime is how long an answer about a plan waits for news, and watchPace how often it looks: for what
 	// a plan waits has no signal.
 	watchTime = 2 * time.Second

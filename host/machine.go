@@ -118,11 +118,6 @@ func (g *machineGroup) Snapshot() (restore func() error, name string) {
 	return func() error { return (*Group)(g).restoreStored(p) }, p.ID.String()
 }
 
-// cannotApply reports whether an entry waits, or one may come that must wait: this member lacks something.
-func (g *Group) cannotApply() bool {
-	return g.machine.apply.WaitsAt() > 0 || g.snapshots.Section != nil && !g.snapshots.Section.IsWhole()
-}
-
 // Passes hands a snapshot that was received to the apply lane, if the machine needs it. It is part of a turn.
 func (g *snapshotGroup) Passes(p *snapshots.Published) bool {
 	if !g.machine.apply.Passes(p.ID.Index) {

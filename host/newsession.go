@@ -1,9 +1,6 @@
 package host
 
 import (
-	"crypto/rand"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/apply"
@@ -46,23 +43,4 @@ func (g *Group) committedTime() (latest time.Duration) {
 		hi = lo
 	}
 	return latest
-}
-
-// secrets returns a source of unpredictable bytes.
-func (h *Host) secrets() io.Reader { return h.env.secrets() }
-
-func (e *environment) secrets() io.Reader {
-	if s := e.env.Secrets; s != nil {
-		return s
-	}
-	return rand.Reader
-}
-
-// drawSession draws a session with that birth.
-func (g *Group) drawSession(birth time.Duration) session.ID {
-	id := session.ID{Birth: birth}
-	if _, err := io.ReadFull(g.host.secrets(), id.Client[:]); err != nil {
-		panic(fmt.Sprintf("millrace: no random bytes for the id of a session: %v", err)) // crypto/rand never fails
-	}
-	return id
 }

@@ -1,8 +1,10 @@
 package host
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 
 	"github.com/millrace/millrace/env"
@@ -96,3 +98,10 @@ func WithPipeline(p pipeline.Pipeline) Option { return func(e *environment) { e.
 
 // WithLogger replaces slog.Default.
 func WithLogger(l *slog.Logger) Option { return func(e *environment) { e.logger = l } }
+
+func (e *environment) secrets() io.Reader {
+	if s := e.env.Secrets; s != nil {
+		return s
+	}
+	return rand.Reader
+}

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/founding"
 	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -143,20 +145,6 @@ func (g *Group) refuse(member uint64) {
 	g.host.env.logger.Warn("a member is refused: its host has another directory than the group is bound to; give that host its old directory back", "group", g.id, "host", g.self, "member", member, "bound", bound, "came", came)
 }
 
-// refusedBy is told by another host that this one is refused because the group is bound to another directory.
-// Only a member knows that. If this member's own log says that it is bound to this directory, the other one
-// is wrong.
-func (g *Group) refusedBy(member uint64, bound transport.Incarnation) {
-	own := g.host.incarnation()
-	if bound == own || !g.isOther(member) {
-		return
-	}
-	if mine, _ := g.counts().BoundTo(g.self); mine == own || g.members.joins {
-		return
-	}
-	g.fail(fmt.Errorf("%w; host %d says so", g.otherDirectory(bound), member))
-}
-
 // rejectBinding says why this member must not count under a binding, or returns nil.
 func (g *Group) rejectBinding(b entry.Binding) error {
 	if g.members.joins {
@@ -191,14 +179,26 @@ func (g *Group) noMember() error {
 	return fmt.Errorf("millrace: host %d is none of the members of group %d: open the group there with Joins set, and add the member (Plan, AddMember)", g.self, g.id)
 }
 
-// strangerTo is told by another host that this one is none of the members. Only a member knows that. If this
-// member's own log says that the group is founded and has it, the other one is wrong.
-func (g *Group) strangerTo(member uint64) {
-	if !g.isOther(member) {
-		return
-	}
-	if _, is := g.counts().BoundTo(g.self); is && g.Founding().Founded || g.members.joins {
-		return
-	}
-	g.fail(fmt.Errorf("%w; host %d says so", g.noMember(), member))
+// promiseTime is how long a promise lasts by the clock of the member that makes it. A lease lasts as long as
+// the entry found says, which no member's promise is shorter than (founding.Member): the election timeouts of
+// hosts may differ, and change between starts.
+func (c Config) promiseTime() time.Duration {
+	return time.Duration(c.electionTicks()) * c.tickPeriod()
+}
+
+// rejectPromises says why this member cannot be one under an entry found.
+func (g *Group) rejectPromises(found []byte) error {
+	return founding.Member{Group: g.id, Self: g.self, Leases: g.config.Leases, Promise: g.host.config.promiseTime()}.RejectPromises(found)
+}
+
+// countsVoteOf reports whether a vote of a member counts: its directory is the one of this member's own
+// roster.
+func (g *Group) countsVoteOf(id uint64) bool {
+	hinted := g.members.hinted.Load()
+	return hinted == nil || !slices.Contains(*hinted, id)
+}
+
+// cannotApply reports whether an entry waits, or one may come that must wait: this member lacks something.
+func (g *Group) cannotApply() bool {
+	return g.machine.apply.WaitsAt() > 0 || g.snapshots.Section != nil && !g.snapshots.Section.IsWhole()
 }

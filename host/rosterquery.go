@@ -1,8 +1,6 @@
 package host
 
 import (
-	"slices"
-
 	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -103,11 +101,4 @@ func (g *Group) hintRoster(r *membership.Roster) {
 	if g.members.rosters.TakeHint(r) {
 		g.setRefuses()
 	}
-}
-
-// countsVoteOf reports whether a vote of a member counts: its directory is the one of this member's own
-// roster.
-func (g *Group) countsVoteOf(id uint64) bool {
-	hinted := g.members.hinted.Load()
-	return hinted == nil || !slices.Contains(*hinted, id)
 }

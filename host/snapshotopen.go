@@ -193,16 +193,3 @@ func (h *Host) finishInstalls(ctx context.Context) (err error) {
 	h.bulk.uninstalled, err = i.Finish(ctx)
 	return err
 }
-
-// forgetSnapshots removes the snapshots of a group that was removed. If that fails, the next start of the
-// host does it.
-func (h *Host) forgetSnapshots(group uint64) {
-	w := &snapshots.Work{Seat: snapshots.SeatOfFormer(group), Doing: "whose snapshots are removed"}
-	w.Piece = func() bool {
-		if err := snapshots.RemoveAll(h.env.fs, h.config.Dir, group); err != nil {
-			h.env.logger.Warn("the snapshots of a removed group are still there", "group", group, "host", h.config.ID, "err", err)
-		}
-		return false
-	}
-	h.bulk.snapshotLanes.Enqueue(w)
-}

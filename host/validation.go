@@ -185,22 +185,12 @@ func (p SnapshotPolicy) validate(group uint64, c Config) error {
 }
 
 // parseJoinTokens reads the tokens of the configuration, and completes it with what they say.
-func (c *Config) parseJoinTokens() (t plans.Tokens, err error) {
-	if len(c.JoinTokens) > plans.MaxTokens {
-		return t, fmt.Errorf("millrace: JoinTokens has %d tokens, want at most %d", len(c.JoinTokens), plans.MaxTokens)
+func (c *Config) parseJoinTokens() (plans.Tokens, error) {
+	t, cluster, err := plans.ParseTokens(c.JoinTokens, c.Cluster)
+	if err == nil && len(t) > 0 {
+		c.Cluster, c.Joins = cluster, true
 	}
-	for i, text := range c.JoinTokens {
-		j, err := plans.ParseToken(text)
-		if err != nil {
-			return t, fmt.Errorf("millrace: join token %d: %w", i+1, err)
-		}
-		if c.Cluster != 0 && c.Cluster != j.Cluster {
-			return t, fmt.Errorf("millrace: join token %d is for cluster %d, and Config.Cluster, or another token, is for cluster %d; leave Config.Cluster out, and give a host tokens of one cluster only", i+1, j.Cluster, c.Cluster)
-		}
-		c.Cluster, c.Joins = j.Cluster, true
-		t = append(t, j)
-	}
-	return t, nil
+	return t, err
 }
 
 // rejectTokens says why the tokens cannot be used as this host is configured, or returns nil.

@@ -173,7 +173,7 @@ func (w *world) recordSkips(r *replica, committed uint64) {
 	}
 }
 
-// skippedBy returns which command an entry skips, or 0 (host/skipped.go).
+// skippedBy returns which command an entry skips, or 0 (host/skip.go).
 func skippedBy(e *raftpb.Entry) uint64 {
 	const head = 1 + 16
 	if e.Type != raftpb.EntryHost || len(e.Data) <= head || e.Data[0] != 38 {

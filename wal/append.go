@@ -290,6 +290,7 @@ func (l *Log) roll() error {
 func (l *Log) setTail(s *segment) error {
 	l.table.addSegment(s)
 	l.tail.seg = s
+	s.reached.Store(true)
 	young := s.zeroed.Load() < s.size
 	if l.stats.tailYoung.Store(young); young {
 		l.stats.youngTails.Add(1)

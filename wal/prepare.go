@@ -1,6 +1,10 @@
 package wal
 
-import "github.com/millrace/millrace/wal/record"
+import (
+	"errors"
+
+	"github.com/millrace/millrace/wal/record"
+)
 
 // This file is the helper, which keeps the append path free of everything but data: it makes the next
 // segment before the tail is full, writes zeros ahead of the records (zeros.go), and frees old segments.
@@ -104,11 +108,10 @@ func (l *Log) prepareAhead() (created bool, err error) {
 // prepare makes one more segment after the tail, of a spare unless that is the reserve. The caller holds
 // the claim.
 func (l *Log) prepare() error {
-	l.supply.mu.Lock()
-	spares := len(l.supply.spares)
-	l.supply.mu.Unlock()
-	if spares > 1 {
-		return l.prepareFrom(l.recycle)
+	for l.supply.spareCount.Load() > 1 {
+		if err := l.prepareFrom(l.recycle); !errors.Is(err, errUnfit) {
+			return err
+		}
 	}
 	return l.prepareFrom(func(id uint64) (*segment, error) { return l.createSegment(id, l.opts.SegmentBytes, 0) })
 }

@@ -38,6 +38,8 @@ type segment struct {
 	zeroMu lock.Mutex
 	zeroed atomic.Int64
 
+	reached atomic.Bool // by the appender: records may be in the file, durable or not
+
 	// syncMu serializes fdatasync: the kernel reports an error to only one of several callers. That caller
 	// must make it known (Log.fail) before another caller can trust its own success.
 	syncMu lock.Mutex

@@ -148,15 +148,27 @@ func (l *Log) makeReady(n int, small bool) error {
 	for l.supply.segment(n-1) == nil {
 		err := l.prepare()
 		if isFull(err) && small && l.supply.hasSpare() {
-			if err = l.prepareFrom(l.recycle); err == nil {
-				l.supply.starved.Store(true)
-			}
+			err = l.prepareFromReserve(err)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// prepareFromReserve makes a segment of the reserve, because the disk is full, as err says. If the reserve
+// cannot be used either, err stays the reason. Entries wait for a new reserve in any case. The caller holds
+// the claim.
+func (l *Log) prepareFromReserve(err error) error {
+	used := l.prepareFrom(l.recycle)
+	if used == nil || errors.Is(used, errUnfit) {
+		l.supply.starved.Store(true)
+	}
+	if errors.Is(used, errUnfit) {
+		return err
+	}
+	return used
 }
 
 // endStarvation makes a new reserve if the old one was used up, before entries are written again. The

@@ -1,10 +1,12 @@
 package wal
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -14,6 +16,9 @@ import (
 //
 // The last spare is the reserve. While the disk is full it is not used for entries, so that votes,
 // truncations, compactions and records that free a segment can still be written.
+//
+// Nothing depends on a spare but speed and, for the reserve, votes on a full disk. So one that an operator
+// has removed or cut is forgotten, and the log makes another file.
 //
 // A spare becomes a segment by a rename, after its new header is durable: a name that ends in .wal never
 // stands over another segment's header.
@@ -55,32 +60,42 @@ func (l *Log) findSpares(names []string) error {
 			continue
 		}
 		path := filepath.Join(l.opts.Dir, name)
-		fits, err := l.spareFits(path)
-		switch {
-		case err != nil:
-			return err
+		f, err := l.openSpare(path)
+		if err == nil {
+			err = f.Close()
+		}
+		switch fits := err == nil; {
 		case fits && len(l.supply.spares) < maxSpares:
 			l.supply.addSpare(spare{path: path})
-		default:
+		case fits || errors.Is(err, errUnfit):
 			if err := l.opts.FS.Remove(path); err != nil {
 				return err
 			}
+		default:
+			return err
 		}
 	}
 	return nil
 }
 
-func (l *Log) spareFits(path string) (bool, error) {
+// openSpare opens a spare, or returns errUnfit. A running log looks at the size again: a segment in a file
+// that was cut is refused by the next Open, with all records in it.
+func (l *Log) openSpare(path string) (vfs.File, error) {
 	f, err := l.opts.FS.Open(path)
-	if err != nil {
-		return false, err
-	}
-	size, err := f.Size()
-	if err != nil {
+	if err == nil {
+		var size int64
+		if size, err = f.Size(); err == nil && size == l.opts.SegmentBytes {
+			return f, nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%s has %d bytes, a segment has %d", path, size, l.opts.SegmentBytes)
+		}
 		_ = f.Close() // the first error is the one to tell
-		return false, err
 	}
-	return size == l.opts.SegmentBytes, f.Close()
+	if isShort(err) || errors.Is(err, vfs.ErrMoved) {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: %w", errUnfit, err)
 }
 
 // makeReserve makes a spare if there is none. The caller holds the claim.
@@ -111,6 +126,9 @@ func (l *Log) makeReserve() (made bool, err error) {
 	return true, nil
 }
 
+// errUnfit is the error for a spare that cannot be opened, or has not the size of a segment.
+var errUnfit = errors.New("wal: a spare cannot be used")
+
 // recycle makes a segment of a spare, durably with its name. A spare that fails is not reused, unless
 // it could not be opened for lack of a descriptor. The caller holds the claim.
 func (l *Log) recycle(id uint64) (_ *segment, err error) {
@@ -124,13 +142,16 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 		if s.file != nil {
 			_ = s.close() // the first error is the one to tell
 		}
+		if errors.Is(err, errUnfit) {
+			l.opts.Logger.Warn("wal: a spare segment is lost, and the log makes another", "file", from.path, "err", err)
+		}
 		if !opened && isShort(err) {
 			l.supply.addSpare(from)
-		} else if s.file != nil {
+		} else {
 			_ = l.opts.FS.Remove(name) // likewise; what stays is a spare, or an empty segment
 		}
 	}()
-	if s.file, err = l.opts.FS.Open(from.path); err != nil {
+	if s.file, err = l.openSpare(from.path); err != nil {
 		return nil, err
 	}
 	if err := s.openDirect(l.opts.FS, from.path); err != nil {

@@ -183,6 +183,7 @@ func (l *Log) zeroPiece(s *segment, limit int64, tail *segment) bool {
 	l.stats.zeroedBytes.Add(uint64(n))
 	ends := s.zeroed.Load() >= s.head.Size || z.sample.bytes+n >= samplePieces*pieceBytes(l.opts.SegmentBytes)
 	if (ends || s.block() == 1) && s != tail && !l.syncZeros(s) {
+		z.resume = tail.id + 1
 		return false
 	}
 	now := clock.Now()
@@ -207,13 +208,14 @@ func (l *Log) judgeSample(now time.Duration, tail *segment) {
 }
 
 // syncZeros makes the zeros of the next segment durable, before it is the tail and appends wait for its
-// sync.
+// sync. It reports whether it did. A filesystem that finds space late tells here that there is none. That
+// loses zeros only, as long as no append has reached the segment.
 func (l *Log) syncZeros(s *segment) bool {
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
-	if err := s.sync(); err != nil {
+	err := s.sync()
+	if err != nil && (!isFull(err) || s.reached.Load()) {
 		_ = l.fail("sync after zero-fill", s, 0, err)
-		return false
 	}
-	return true
+	return err == nil
 }

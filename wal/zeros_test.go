@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // extents is a disk that counts what a filesystem with a journal would commit. A block is allocated or
@@ -547,6 +548,45 @@ func TestZerosOnAFullDiskAreAFavour(t *testing.T) {
 		t.Errorf("asked %d times, the log says %v", asked, l.failure())
 	}
 	mustClose(t, l)
+}
+
+// A filesystem that finds space late says at the sync of the zeros that there is none. Only zeros are lost,
+// unless an append has reached the segment meanwhile: its records may be lost too, and the log stops.
+func TestZerosThatFindNoSpaceLate(t *testing.T) {
+	for _, c := range []struct{ direct, reached bool }{{true, false}, {false, false}, {true, true}, {false, true}} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			disk, sched := crashfs.New(), &manual{}
+			opts := testOptions(disk, sched)
+			if opts.SegmentBytes = 256 << 10; !c.direct {
+				opts.SegmentBytes += record.Alignment
+			}
+			l, last, asked := mustOpen(t, opts), uint64(0), 0
+			sched.step() // makes the next segment
+			add := func() {
+				last++
+				mustAppend(t, l, Write{Group: 1, Entries: entries(last, last+1, 1, 2*vfs.BlockBytes)})
+			}
+			disk.SetHook(func(op crashfs.Op) error {
+				if op.Kind != crashfs.OpSync || op.Name != l.table.segmentPath(2) || asked > 0 && c.reached || l.tail.seg.id >= 2 {
+					return nil
+				}
+				for asked++; c.reached && l.tail.seg.id < 2; add() {
+				}
+				return syscall.ENOSPC
+			})
+			for l.failure() == nil && l.tail.seg.id < 4 {
+				add()
+				mustSync(t, l)
+				sched.runIdle()
+			}
+			if stopped := l.failure() != nil; stopped != c.reached || asked == 0 {
+				t.Errorf("the disk was asked %d times; the log says %v", asked, l.failure())
+			}
+			if !c.reached {
+				mustClose(t, l)
+			}
+		})
+	}
 }
 
 // Zeros that fail for another reason stop the log, as a failed append does.

@@ -34,6 +34,7 @@ type benchFlags struct {
 	quick       bool
 	seed        uint64
 	maxInFlight int
+	young       bool
 	output
 }
 
@@ -51,6 +52,8 @@ Rows
   limits     what this machine can do: 1 KiB append + fdatasync with one file, the same with one file for each
              host at once, and 1 KiB to and fro over loopback TCP. Nothing durable and replicated is faster.
   bare       the same clients over a majority-acknowledged group commit without Raft: the speed of light.
+  bare+cohort      bare with a leader that begins no batch while one is under way, and then waits for the clients
+             that it has just answered, at most 1 ms and half a round: one batch of all clients, not two of halves.
   bare+crc+apply   bare with a checksum of each entry, made when it is appended and compared on every follower,
              and with all hosts applying to a state machine: the least that a correct replication costs.
   basic      P1: save, send, apply, in line.
@@ -80,6 +83,8 @@ const benchExample = `  millrace bench --quick                               eve
 
 const dirHelp = "where to put the logs: a new directory in DIR, removed at the end (default: the temporary\ndirectory, or the current one if that is in memory)"
 
+const youngHelp = "begin with logs whose segments are not written yet; without it they are, as in a log of some age,\nfor what the disk needs is written before the clock starts (bare: always)"
+
 func newBench(a app) *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
@@ -105,11 +110,12 @@ func newBench(a app) *cobra.Command {
 	flags.IntVar(&f.valueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d or more", load.MinValueBytes))
 	flags.IntVar(&f.hosts, "nodes", 3, "hosts of the cluster, all of them voters")
 	flags.StringVar(&f.pipelines, "pipelines", strings.Join(bench.PipelineNames(), ","), `what to measure besides bare; "bare" alone measures only that`)
-	flags.StringVar(&f.durability, "durability", "group", "when an append counts: group, sync, group-delay(3ms,65536,100), unsafe-interval(3s,1048576), unsafe-os, memory; bare and bare+crc+apply are always group")
+	flags.StringVar(&f.durability, "durability", "group", "when an append counts: group, sync, group-delay(3ms,65536,100), unsafe-interval(3s,1048576), unsafe-os, memory; bare in its three forms is always group")
 	flags.StringVar(&f.fsyncDelay, "fsync-delay", "0", "sleep added to every fsync after the real one, to stand for a slow disk: 2ms, 500us")
 	flags.DurationVar(&f.duration, "duration", 5*time.Second, "how long each point is measured")
 	flags.DurationVar(&f.warmup, "warmup", time.Second, "how long each point runs before that")
 	flags.IntVar(&f.runs, "runs", 1, "repetitions; the table shows the run with the median throughput")
+	flags.BoolVar(&f.young, "young", false, youngHelp)
 	flags.StringVar(&f.dir, "dir", "", dirHelp)
 	flags.StringVar(&f.out, "out", "", "write results.json, throughput.svg and latency.svg to this directory")
 	flags.BoolVar(&f.quick, "quick", false, "everything within 60 s: 1, 100 and 1000 clients, short windows")
@@ -145,7 +151,7 @@ const quickBudget = 50 * time.Second
 func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (bench.Plan, error) {
 	p := bench.Plan{
 		ValueBytes: f.valueBytes, Hosts: f.hosts, Duration: f.duration, Warmup: f.warmup, Runs: f.runs,
-		Dir: f.dir, Seed: f.seed, MaxInFlight: f.maxInFlight, Targets: targets,
+		Dir: f.dir, Seed: f.seed, MaxInFlight: f.maxInFlight, Young: f.young, Targets: targets,
 	}
 	if f.quick {
 		p.Budget = quickBudget

@@ -30,6 +30,7 @@ type peersFlags struct {
 	dir        string
 	source     string
 	quick      bool
+	young      bool
 	noStrace   bool
 	seed       uint64
 	output
@@ -42,6 +43,7 @@ exactly once, or that system has no figures.
 
 Rows
   bare              a majority-acknowledged group commit without Raft: the speed of light, in the same minutes.
+  bare+cohort       bare with a leader that waits a moment for the clients that it has just answered.
   bare+crc+apply    the same with checksums and state machines: the least that a correct replication costs.
   millrace          this library, asynchronous. (millrace-basic, millrace-parallel: its other pipelines, if named.)
   etcd-raft-…       go.etcd.io/raft with etcd's log: basic; parallel append, early acknowledgement; async storage
@@ -58,7 +60,8 @@ Columns
   ÷ bare, ÷ …       throughput, in the same round.      CPU ÷ its   CPU per operation to the best Go peer's.
 
 The others are built from tests/compare/others in Millrace's source tree, with go, cargo and mvn. What cannot be
-built is named, and the rest is measured. strace, if installed, counts fsyncs once more from outside.
+built is named, and the rest is measured. Logs have written segments when the clock starts, as bare's: millrace, etcd-raft-…, hashicorp-wal, raft-rs-prefilled
+and raft-rs-tasks. The others begin young. strace, if installed, counts fsyncs once more from outside.
 
 ` + benchExitHelp(benchStatuses...)
 
@@ -79,12 +82,13 @@ func newBenchPeers(a app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.clients, "clients", "1,16,100,1000", "numbers of clients, each with one write outstanding")
-	flags.StringVar(&f.systems, "peers", strings.Join(defaultSystems(), ","), "what to measure besides bare in both forms")
+	flags.StringVar(&f.systems, "peers", strings.Join(defaultSystems(), ","), "what to measure besides bare in its three forms")
 	flags.IntVar(&f.valueBytes, "value-bytes", 1024, "size of a value")
 	flags.IntVar(&f.hosts, "nodes", 3, "hosts of each cluster, all of them voters")
 	flags.DurationVar(&f.duration, "duration", 5*time.Second, "how long each point is measured")
 	flags.DurationVar(&f.warmup, "warmup", time.Second, "how long each point runs before that")
 	flags.IntVar(&f.runs, "runs", 3, "rounds over everything; the table shows medians and, of throughput, the extremes")
+	flags.BoolVar(&f.young, "young", false, youngHelp)
 	flags.StringVar(&f.dir, "dir", "", dirHelp)
 	flags.StringVar(&f.out, "out", "", "write results.json to this directory")
 	flags.StringVar(&f.source, "source", "", "Millrace's source tree (default: around the current directory)")
@@ -98,7 +102,7 @@ func newBenchPeers(a app) *cobra.Command {
 // plan translates the flags. Systems and Missing are filled in later, by findSystems.
 func (f peersFlags) plan(changed func(string) bool) (peers.Plan, error) {
 	p := peers.Plan{
-		ValueBytes: f.valueBytes, Hosts: f.hosts, Duration: f.duration, Warmup: f.warmup, Runs: f.runs, Dir: f.dir, Seed: f.seed,
+		ValueBytes: f.valueBytes, Hosts: f.hosts, Duration: f.duration, Warmup: f.warmup, Runs: f.runs, Dir: f.dir, Seed: f.seed, Young: f.young,
 	}
 	if f.quick {
 		quick(changed, "clients", &f.clients, "1,100")
@@ -121,7 +125,7 @@ func (f peersFlags) plan(changed func(string) bool) (peers.Plan, error) {
 	return p, p.Validate()
 }
 
-// chosen reads --peers. bare, in both forms, is always measured.
+// chosen reads --peers. bare, in its three forms, is always measured.
 func (f peersFlags) chosen() ([]string, error) {
 	names, err := list("peers", f.systems, func(s string) (string, error) { return s, nil })
 	if err != nil {
@@ -151,7 +155,7 @@ func (f peersFlags) run(cmd *cobra.Command, a app) error {
 
 // ownSystems are the systems that this program is itself the child of, with their targets in package bench.
 var ownSystems = map[string]string{
-	bench.BareName: bench.BareName, bench.FullBareName: bench.FullBareName,
+	bench.BareName: bench.BareName, bench.BareCohortName: bench.BareCohortName, bench.FullBareName: bench.FullBareName,
 	"millrace": "async", "millrace-parallel": "parallel", "millrace-basic": "basic",
 }
 

@@ -60,7 +60,7 @@ func TestFindSystemsNamesWhatIsMissing(t *testing.T) {
 	for _, s := range plan.Systems {
 		names = append(names, s.Name)
 	}
-	if have := strings.Join(names, " "); have != "bare bare+crc+apply millrace millrace-basic" {
+	if have := strings.Join(names, " "); have != "bare bare+crc+apply bare+cohort millrace millrace-basic" {
 		t.Errorf("found %s", have)
 	}
 	if len(plan.Missing) != 2 || !strings.HasPrefix(plan.Missing[0], "etcd-raft-basic: the source tree has no program in ") || !strings.HasPrefix(plan.Missing[1], "etcd-raft-async: ") {

@@ -70,14 +70,14 @@ func (f peersFlags) findSystems(ctx context.Context, plan *peers.Plan, b *builde
 	own := func(name string, kind peers.Kind) peers.System {
 		return peers.System{Name: name, Kind: kind, Command: []string{self, peerChildVerb, name}}
 	}
-	plan.Systems = []peers.System{own(bench.BareName, peers.Baseline), own(bench.FullBareName, peers.Baseline)}
+	plan.Systems = []peers.System{own(bench.BareName, peers.Baseline), own(bench.FullBareName, peers.Baseline), own(bench.BareCohortName, peers.Baseline)}
 	names, err := f.chosen()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if target, ok := ownSystems[name]; ok {
-			if target != bench.BareName && target != bench.FullBareName {
+			if !bench.IsBaseline(target) {
 				plan.Systems = append(plan.Systems, own(name, peers.Own))
 			}
 			continue

@@ -13,9 +13,9 @@ var dutyBugs = []bug{
 	(*Group)(g).wake()`, `	(*Group)(g).wake()`}}},
 	{name: "questions_not_wanted", what: "a member does not answer what it has applied, so a leader with a stuck machine keeps the leadership", in: "host", found: "TestMemberSaysWhatItHasApplied", edits: []edit{{"host/duties.go",
 		`	if len(in.questions) > 0 {`, `	if false {`}}},
-	{name: "plan_not_wanted", what: "a request for a plan waits until something else concerns the members", in: "host", found: "TestMembersChange", edits: []edit{{"host/keys.go",
+	{name: "plan_not_wanted", what: "a request for a plan waits until something else concerns the members", in: "host", found: "TestMembersChange", edits: []edit{{"host/execute.go",
 		`		g.want(dutyPlan)
-`, ``}, {"host/execute.go",
+`, ``}, {"host/plan.go",
 		`		g.want(dutyPlan)
 `, ``}}},
 	{name: "tick_not_wanted", what: "duties that look once in a tick look at changes of the role only, so a stalled disk is not seen", in: "sim", found: "TestGrayFailures", edits: []edit{{"host/turn.go",

@@ -12,7 +12,7 @@ var poisonBugs = []bug{
 	} else if`}}},
 	{name: "skip_after_the_effect", what: "a member that has applied a command goes on behind the entry that skips it", in: "host", found: "TestSkipIsTakenByEveryMember", edits: []edit{{"host/internal/apply/skip.go",
 		`|| s.Index >= e.Index || slices.Contains(q.passed, s.Index) {`, `|| s.Index >= e.Index || true {`}}},
-	{name: "skip_without_a_halt", what: "a leader skips a command that its machine has applied", in: "host", found: "TestPoisonCommandIsSkipped", edits: []edit{{"host/skipped.go",
+	{name: "skip_without_a_halt", what: "a leader skips a command that its machine has applied", in: "host", found: "TestPoisonCommandIsSkipped", edits: []edit{{"host/skip.go",
 		`	if err := g.rejectSkip(s.Index); err != nil {`, `	if err := error(nil); err != nil {`}}},
 	{name: "suspects_together", what: "after a start the commands of which one has halted the machine are one batch again", in: "host", found: "TestSuspectCommandsAreAppliedOneByOne", edits: []edit{{"host/internal/apply/note.go",
 		`q.note.First <= index && index <= q.note.Last`, `false && index > 0`}}},
@@ -35,7 +35,7 @@ var poisonBugs = []bug{
 		return false`, `			return true
 		}
 		return false`}}},
-	{name: "skip_of_any_command", what: "a leader skips a command at which its machine is not halted", in: "sim", found: "TestPoison", args: "-poisonings 30", says: "skips command", edits: []edit{{"host/skipped.go",
+	{name: "skip_of_any_command", what: "a leader skips a command at which its machine is not halted", in: "sim", found: "TestPoison", args: "-poisonings 30", says: "skips command", edits: []edit{{"host/skip.go",
 		`	if err := g.rejectSkip(s.Index); err != nil {
 		return err`, `	if err := g.rejectSkip(s.Index); err != nil && err == nil {
 		return err`}}},

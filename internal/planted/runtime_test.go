@@ -23,7 +23,7 @@ var runtimeBugs = []bug{
 		` || w.Boottime() >= l.until {`, ` {`}}},
 	{name: "lease_from_answer", what: "a lease begins when its round was answered, not when it was sent", in: "sim", found: "TestLeases", args: "-leases 100", edits: []edit{{"host/internal/reads/round.go",
 		`sent: asked.at,`, `sent: r.queue.wiring.Boottime(),`}}},
-	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/removalnotice.go",
+	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/notices.go",
 		`believesRemoval(by uint64) bool {
 `, `believesRemoval(by uint64) bool {
 	if true {
@@ -70,10 +70,10 @@ var runtimeBugs = []bug{
 			} else if verdict != session.Fresh {`}}},
 	{name: "any_key", what: "a host accepts a member with any key that a CA has signed", in: "host", found: "TestMembersAreBoundToKeys", edits: []edit{{"host/keys.go",
 		`presented.IsZero() || h.trust.keys`, `presented.IsZero() || true || h.trust.keys`}}},
-	{name: "learn_after_core", what: "a leader makes the read lane of a new member after the core has sent to it", in: "host", found: "TestUnmetHostIsAdded", edits: []edit{{"host/members.go",
+	{name: "learn_after_core", what: "a leader makes the read lane of a new member after the core has sent to it", in: "host", found: "TestUnmetHostIsAdded", edits: []edit{{"host/rosters.go",
 		`	g.host.learnMembers(next) // before the core, which may send to a new member at once
 `, ``}}},
-	{name: "snapshot_members_unknown", what: "a host that starts again does not know the members that only its snapshot names", in: "host", found: "TestMemberOfASnapshotIsExplained", edits: []edit{{"host/members.go",
+	{name: "snapshot_members_unknown", what: "a host that starts again does not know the members that only its snapshot names", in: "host", found: "TestMemberOfASnapshotIsExplained", edits: []edit{{"host/rosters.go",
 		`	g.host.learnMembers(next)
 	was :=`, `	if g.core.node != nil {
 		g.host.learnMembers(next)
@@ -187,7 +187,7 @@ var runtimeBugs = []bug{
 		if p.rejectHost(id, now) != "" {`}}},
 	{name: "trust_births", what: "the table of sessions begins a session that it may have forgotten", in: "host/session", found: "TestAnEvictedSessionIsExpired", edits: []edit{{"host/session/table.go",
 		`return birth <= t.floor || t.now-birth > t.options.Expiry || birth > t.now`, `return false`}}},
-	{name: "forget_conf_change", what: "a host puts a change of the members in force, and does not tell its core", in: "sim", found: "TestChurn", args: "-churns 20", edits: []edit{{"host/members.go",
+	{name: "forget_conf_change", what: "a host puts a change of the members in force, and does not tell its core", in: "sim", found: "TestChurn", args: "-churns 20", edits: []edit{{"host/rosters.go",
 		`	for i, cc := range changes {`, `	for i, cc := range changes[:0] {`}}},
 	{name: "sync_refused", what: "the append lane forgets the sync of a round that a full disk refused, if an earlier round is synced first", in: "sim", found: "TestSeeds", args: "-first 275 -seeds 20 -failures 1", says: "counts its entries through", edits: []edit{{"host/internal/appendlane/lane.go",
 		`			q.makeWrites()

@@ -33,7 +33,17 @@ var walBugs = []bug{
 	{name: "no_zeros_ahead", what: "segments become the tail before their blocks are written", found: "TestSyncsOfAGrowingLogCommitNoInode", rare: true, edits: []edit{{"wal/zeros.go",
 		`if tail.id < z.resume {`, `if true {`}}},
 	{name: "zeros_ahead_not_synced", what: "the zeros of the next segment are not durable when it becomes the tail", found: "TestSyncsOfAGrowingLogCommitNoInode", rare: true, edits: []edit{{"wal/zeros.go",
-		`	if err := s.sync(); err != nil {`, `	if err := error(nil); err != nil {`}}},
+		`	err := s.sync()
+	if err != nil && (`, `	err := error(nil)
+	if err != nil && (`}}},
+	{name: "late_lack_of_space_stops_the_log", what: "zeros for which the filesystem finds no space when they are synced stop the log", found: "TestZerosThatFindNoSpaceLate", rare: true, edits: []edit{{"wal/zeros.go",
+		`(!isFull(err) || s.reached.Load())`, `true`}}},
+	{name: "late_lack_of_space_loses_records", what: "a sync that finds no space, and may have lost records of the tail, is taken for one of zeros", found: "TestZerosThatFindNoSpaceLate", rare: true, edits: []edit{{"wal/zeros.go",
+		`(!isFull(err) || s.reached.Load())`, `!isFull(err)`}}},
+	{name: "cut_spare_becomes_a_segment", what: "a spare that an operator has cut becomes a segment, which the next Open refuses", found: "TestTakenSparesStopNothing", edits: []edit{{"wal/spare.go",
+		`err == nil && size == l.opts.SegmentBytes {`, `err == nil {`}}},
+	{name: "taken_spare_stops_the_log", what: "a spare that an operator has removed stops the log", found: "TestTakenSparesStopNothing", edits: []edit{{"wal/prepare.go",
+		`!errors.Is(err, errUnfit) {`, `true {`}}},
 	{name: "zeros_on_a_busy_disk", what: "zeros take the bandwidth that appends need", found: "TestZerosTakeNoBandwidthFromAppends", rare: true, edits: []edit{{"wal/zeros.go",
 		`	if z.sample.hurts(`, `	if false && z.sample.hurts(`}}},
 	{name: "helper_does_not_rest", what: "the helper fills a segment without a pause", found: "TestTheHelperRests", rare: true, edits: []edit{{"wal/zeros.go",

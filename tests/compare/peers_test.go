@@ -26,7 +26,7 @@ func TestEveryPeerHoldsWhatItAcknowledged(t *testing.T) {
 		want = append(want, otherPeers...)
 	}
 	rows := benchPeers(t, want)
-	for _, name := range append([]string{"bare", "bare+crc+apply"}, want...) {
+	for _, name := range append([]string{"bare", "bare+crc+apply", "bare+cohort"}, want...) {
 		row, ok := rows[name]
 		switch {
 		case !ok:

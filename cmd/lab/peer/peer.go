@@ -21,6 +21,8 @@ type (
 	Machine = load.Machine
 	// Ledger has what was acknowledged.
 	Ledger = load.Ledger
+	// Stock holds files whose blocks are written, for logs that are not young.
+	Stock = lab.Stock
 	// ValueID names a value.
 	ValueID = load.ValueID
 )
@@ -41,6 +43,15 @@ func ParseValue(value []byte) (id ValueID, sum uint32, ok bool) { return load.Pa
 func VerifyMachines(ctx context.Context, machines []*Machine, ledger *Ledger) error {
 	return load.VerifyMachines(ctx, machines, ledger)
 }
+
+// FillStock makes files of a size in a new directory below dir, which is on the filesystem that will use
+// them.
+func FillStock(ctx context.Context, dir string, files int, size int64) (*Stock, error) {
+	return lab.FillStock(ctx, dir, files, size)
+}
+
+// FilesFor returns how many files of a size one log needs to take in n bytes.
+func FilesFor(n, size int64) int { return lab.FilesFor(n, size) }
 
 // PutAnswer takes back the channel of an answer that was received.
 func PutAnswer(answer chan error) { load.PutAnswer(answer) }

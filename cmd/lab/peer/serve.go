@@ -28,6 +28,9 @@ type Request struct {
 	Warmup     time.Duration `json:"warmup_ns"`
 	Length     time.Duration `json:"length_ns"`
 	Seed       uint64        `json:"seed"`
+	// WrittenBytes is how much of each host's log is in written blocks when the load begins, if the system
+	// can be brought there. 0: its log is young.
+	WrittenBytes int64 `json:"written_bytes"`
 }
 
 // Serve is the main function of a child: it answers the one request on in.
@@ -42,7 +45,7 @@ func measure(r Request, name string, open load.OpenFunc) (report.Result, error) 
 	defer load.AddProcessors(r.Hosts)()
 	trial := load.Trial{
 		Open: open, Warmup: r.Warmup, Length: r.Length, Generator: load.Closed{Clients: r.Clients}, Observer: report.Silence{},
-		Setup: load.Setup{Pipeline: name, Hosts: r.Hosts, Dir: r.Dir, ValueBytes: r.ValueBytes, InFlight: r.Clients, Brief: true, Seed: r.Seed},
+		Setup: load.Setup{Pipeline: name, Hosts: r.Hosts, Dir: r.Dir, ValueBytes: r.ValueBytes, InFlight: r.Clients, Brief: true, WrittenBytes: r.WrittenBytes, Seed: r.Seed},
 	}
 	outcome, err := trial.Run(context.Background())
 	if err != nil {

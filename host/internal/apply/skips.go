@@ -2,11 +2,13 @@ package apply
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/internal/lock"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Skips are the commands that the group skips, as far as this member knows the entries as committed.
@@ -30,6 +32,15 @@ func (s *Skips) Of(index uint64) (by uint64) {
 		return (*ordered)[i].by
 	}
 	return 0
+}
+
+// Order notes a committed entry that skips a command. It returns which, and reports whether that is new.
+func (s *Skips) Order(e *raftpb.Entry) (index uint64, isNews bool, err error) {
+	skip, err := entry.DecodeSkip(e.Data)
+	if err != nil || skip.Index >= e.Index {
+		return 0, false, errors.New("it skips no command before it")
+	}
+	return skip.Index, s.Add(skip.Index, e.Index), nil
 }
 
 // Add notes a committed entry. It reports whether it is new.

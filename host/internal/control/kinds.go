@@ -86,7 +86,7 @@ var (
 
 // Records is the table, by kind.
 var Records = [...]Record{
-	{Greeting, "greeting", small, 2, "host/handshakes.go"},
+	{Greeting, "greeting", small, 2, "host/greetings.go"},
 	{Refusal, "refusal", small, 1 + number + incarnation, "host/internal/members/record.go"},
 	{Stranger, "stranger", small, 1 + number, "host/internal/members/record.go"},
 	{Removed, "removed", small, 1 + 2*number + incarnation, "host/internal/members/record.go"},

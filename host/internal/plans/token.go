@@ -138,6 +138,25 @@ type Tokens []Token
 // MaxTokens bounds what a host proves on each connection.
 const MaxTokens = 8
 
+// ParseTokens reads the texts of the tokens that a host was given. It returns the cluster
+// of all, and takes the given one if it is not 0.
+func ParseTokens(texts []string, cluster uint64) (all Tokens, of uint64, err error) {
+	if len(texts) > MaxTokens {
+		return nil, 0, fmt.Errorf("millrace: JoinTokens has %d tokens, want at most %d", len(texts), MaxTokens)
+	}
+	for i, text := range texts {
+		t, err := ParseToken(text)
+		if err != nil {
+			return nil, 0, fmt.Errorf("millrace: join token %d: %w", i+1, err)
+		}
+		if cluster != 0 && cluster != t.Cluster {
+			return nil, 0, fmt.Errorf("millrace: join token %d is for cluster %d, and Config.Cluster, or another token, is for cluster %d; leave Config.Cluster out, and give a host tokens of one cluster only", i+1, t.Cluster, cluster)
+		}
+		cluster, all = t.Cluster, append(all, t)
+	}
+	return all, cluster, nil
+}
+
 // Of returns the token for a group.
 func (all Tokens) Of(group uint64) (t Token, ok bool) {
 	if at := slices.IndexFunc(all, func(t Token) bool { return t.Group == group }); at >= 0 {

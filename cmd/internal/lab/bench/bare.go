@@ -38,7 +38,8 @@ const BareName = "bare"
 // itself: to hand bytes from a reader to a writer would cost one wake-up and gain nothing, since the kernel
 // buffers meanwhile.
 //
-// FullBareName is the same with checksums and state machines (bare_full.go).
+// FullBareName is the same with checksums and state machines (bare_full.go), BareCohortName with a leader
+// that waits for its clients (bare_cohort.go).
 type bare struct {
 	ring     *ring
 	leader   *lab.RawPair
@@ -47,6 +48,7 @@ type bare struct {
 	majority int
 	many     bool // more than one write may be outstanding
 
+	cohort   *cohort   // of BareCohortName; nil: what is there is written at once
 	full     *fullBare // of FullBareName; nil: neither checksums nor machines
 	overhead int       // the most bytes that a record takes beyond its value
 
@@ -158,6 +160,10 @@ func (b *bare) Propose(ctx context.Context, value []byte) error {
 	}
 	b.mu.Lock()
 	for b.closed == nil && !b.ring.fits(b.overhead+len(value)) {
+		if b.cohort != nil && b.cohort.waiting > 0 { // the log must take it to make room
+			b.cohort.release(b)
+			b.wakeAll()
+		}
 		b.ring.space.Wait()
 	}
 	if b.closed != nil {
@@ -170,10 +176,13 @@ func (b *bare) Propose(ctx context.Context, value []byte) error {
 		waiter.end = b.full.append(b.ring, value, sum)
 	}
 	b.waiters = append(b.waiters, waiter)
+	more := b.cohort == nil || b.cohort.added(b)
 	b.mu.Unlock()
 
 	b.entries.Add(1)
-	b.wakeAll()
+	if more {
+		b.wakeAll()
+	}
 	err := <-answer
 	load.PutAnswer(answer)
 	return err
@@ -218,7 +227,11 @@ func (b *bare) setDurable(voter int, position uint64) {
 	if b.full != nil && n > 0 {
 		b.full.answered = done[n-1].end
 	}
+	more := b.cohort != nil && b.cohort.committed(b, n)
 	b.mu.Unlock()
+	if more {
+		b.wakeAll()
+	}
 	if b.full != nil {
 		b.full.apply(done)
 	}
@@ -254,6 +267,9 @@ func (b *bare) stopLocked(err error) {
 	}
 	b.closed = err
 	close(b.quit)
+	if b.cohort != nil && b.cohort.timer != nil {
+		b.cohort.timer.Stop()
+	}
 	b.ring.space.Broadcast()
 	for _, w := range b.waiters {
 		w.answer <- err

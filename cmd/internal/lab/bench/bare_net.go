@@ -74,6 +74,9 @@ func (b *bare) next(reader int, from uint64) (chunk []byte, ok bool) {
 	for {
 		b.mu.Lock()
 		to := b.ring.tail
+		if b.cohort != nil {
+			to = b.cohort.released
+		}
 		closed := b.closed != nil
 		b.mu.Unlock()
 		if closed {

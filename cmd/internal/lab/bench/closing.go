@@ -15,7 +15,7 @@ func (r *Report) writeClosing(b *strings.Builder) {
 	bare, best := report.Result{}, report.Result{}
 	far := func(row report.Result) int { return max(row.Clients-usualClients, usualClients-row.Clients) }
 	for _, row := range r.Rows {
-		if row.Pipeline == BareName || row.Pipeline == FullBareName || isLimit(row) || row.Ops == 0 {
+		if IsBaseline(row.Pipeline) || isLimit(row) || row.Ops == 0 {
 			continue
 		}
 		if best.Ops == 0 || far(row) < far(best) || far(row) == far(best) && row.Pipeline == "async" {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
@@ -39,6 +40,10 @@ func openInline(ctx context.Context, s load.Setup) (load.Target, error) {
 func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config host.GroupConfig) (_ load.Target, err error) {
 	quiet := slog.New(slog.DiscardHandler)
 	c := &cluster{}
+	disk, err := preparedDisk(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	idle, peers, err := Listen(s.Hosts) // idle: not yet owned by a host
 	if err != nil {
 		return nil, err
@@ -52,9 +57,9 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config 
 		}
 	}()
 	for i := range s.Hosts {
-		fs := vfs.WithSyncDelay(vfs.OS(), s.FsyncDelay)
+		delay := s.FsyncDelay
 		if i == 0 {
-			fs = vfs.WithSyncDelay(fs, s.LeaderDelay)
+			delay += s.LeaderDelay
 		}
 		m := &load.Machine{}
 		t := idle[0]
@@ -64,7 +69,9 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config 
 			Dir:        filepath.Join(s.Dir, fmt.Sprintf("host-%d", i+1)),
 			Members:    peers,
 			Durability: s.Durability,
-		}, host.WithTransport(t), host.WithFS(fs), host.WithPipeline(p), host.WithLogger(quiet))
+
+			SegmentBytes: lab.SegmentBytes,
+		}, host.WithTransport(t), host.WithFS(disk(delay)), host.WithPipeline(p), host.WithLogger(quiet))
 		if err != nil {
 			return nil, err // Open has closed t
 		}
@@ -77,6 +84,20 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config 
 	}
 	c.groups[0].Campaign()
 	return c, c.awaitLeader(ctx)
+}
+
+// preparedDisk returns the disk of each host, which takes its segments from a stock of written files. The
+// delay is added to each fsync.
+func preparedDisk(ctx context.Context, s load.Setup) (func(delay time.Duration) vfs.FS, error) {
+	plain := func(delay time.Duration) vfs.FS { return vfs.WithSyncDelay(vfs.OS(), delay) }
+	if s.WrittenBytes == 0 {
+		return plain, nil
+	}
+	stock, err := lab.FillStock(ctx, s.Dir, s.Hosts*lab.FilesFor(s.WrittenBytes, lab.SegmentBytes), lab.SegmentBytes)
+	if err != nil {
+		return nil, err
+	}
+	return func(delay time.Duration) vfs.FS { return stock.FS(plain(delay)) }, nil
 }
 
 // Listen returns a transport for each of hosts 1, 2, … on a free port of 127.0.0.1, and their addresses,
@@ -170,6 +191,7 @@ func Count(sum *load.Counters, h *host.Host, groups ...*host.Group) {
 	sum.FsyncBytes += l.SyncedBytes
 	sum.Appends += l.Appends
 	sum.AppendedEntries += l.AppendedEntries
+	sum.YoungSegments += l.YoungTails
 	for _, g := range groups {
 		s := g.Status()
 		sum.Applies += s.AppliedBatches

@@ -27,6 +27,7 @@ type Plan struct {
 	Warmup      time.Duration
 	Runs        int
 	Dir         string // where the working directory is made; "" lets the harness choose
+	Young       bool   // the logs of pipelines begin with segments that are not written yet; bare's never do
 	Seed        uint64
 	MaxInFlight int           // open loop
 	Budget      time.Duration // for everything; windows shrink to fit in. 0: no bound
@@ -124,6 +125,19 @@ func (p Plan) systems() []string { return append([]string{BareName}, p.Pipelines
 
 // schedule lists all points of all runs.
 func (p Plan) schedule() []point { return lab.BackAndForth(p.Runs, p.points) }
+
+// writtenBytes is how much of each host's log is prepared for a point. A young log gets nothing.
+func (p Plan) writtenBytes(pace float64, length time.Duration) int64 {
+	if p.Young {
+		return 0
+	}
+	return lab.WrittenBytes(pace, length, p.ValueBytes)
+}
+
+// preparedBytes is the least that is made for a host before the clock starts.
+func (p Plan) preparedBytes() uint64 {
+	return max(bareDiskBytes, uint64(lab.FilesFor(p.writtenBytes(0, 0), lab.SegmentBytes))*lab.SegmentBytes)
+}
 
 // hostBytes is the least that the log of one host needs on the disk.
 const hostBytes = 128 << 20

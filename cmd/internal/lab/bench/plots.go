@@ -10,13 +10,16 @@ import (
 )
 
 // The plots: throughput against the load, and latency against throughput, one line for each pipeline and
-// dashed ones for bare, grey, and bare with checksums and machines, purple.
+// dashed ones for bare, grey, bare with a cohort, light blue, and bare with checksums and machines, purple.
 
 var lineColors = map[string]color.RGBA{
-	BareName: page.Grey, FullBareName: page.Purple, "basic": page.Vermillion, "parallel": page.Blue, "async": page.Green, InlineName: page.Orange,
+	BareName: page.Grey, BareCohortName: page.SkyBlue, FullBareName: page.Purple, "basic": page.Vermillion, "parallel": page.Blue, "async": page.Green, InlineName: page.Orange,
 }
 
-func isBaseline(name string) bool { return name == BareName || name == FullBareName }
+// IsBaseline reports whether a pipeline is a form of bare.
+func IsBaseline(name string) bool {
+	return name == BareName || name == BareCohortName || name == FullBareName
+}
 
 // lineOf collects the points of one pipeline.
 func (r *Report) lineOf(pipeline string, at func(report.Result) (x, y float64)) page.Points {
@@ -50,7 +53,7 @@ func (r *Report) writeThroughputPlot(w io.Writer) error {
 	f := page.NewFigure("Throughput by load: "+r.conditions(), label, "acknowledged writes per second")
 	for _, name := range r.Plan.systems() {
 		line := r.lineOf(name, func(row report.Result) (x, y float64) { return load(row), row.OpsPerSec })
-		if err := f.Add(name, lineColors[name], line, isBaseline(name)); err != nil {
+		if err := f.Add(name, lineColors[name], line, IsBaseline(name)); err != nil {
 			return err
 		}
 	}
@@ -65,7 +68,7 @@ func (r *Report) writeLatencyPlot(w io.Writer) error {
 	f := page.NewFigure("Latency by throughput: "+r.conditions(), "acknowledged writes per second", label)
 	for _, name := range r.Plan.systems() {
 		mean := r.lineOf(name, func(row report.Result) (x, y float64) { return row.OpsPerSec, row.MeanUs / 1e3 })
-		if err := f.Add(name, lineColors[name], mean, isBaseline(name)); err != nil {
+		if err := f.Add(name, lineColors[name], mean, IsBaseline(name)); err != nil {
 			return err
 		}
 		p99 := r.lineOf(name, func(row report.Result) (x, y float64) { return row.OpsPerSec, row.P99Us / 1e3 })

@@ -23,7 +23,7 @@ func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err 
 	}
 	defer load.AddProcessors(p.Hosts)()
 	r := &runner{plan: p, progress: progress, started: time.Now()}
-	interrupted, err := lab.InWorkDir(ctx, p.Dir, NeedBytes(p.Hosts, bareDiskBytes), func(ctx context.Context, work lab.WorkDir) error {
+	interrupted, err := lab.InWorkDir(ctx, p.Dir, NeedBytes(p.Hosts, p.preparedBytes()), func(ctx context.Context, work lab.WorkDir) error {
 		r.work, r.env = work, lab.ReadEnvironment(work.Parent)
 		return r.measureAll(ctx)
 	})
@@ -129,6 +129,7 @@ func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, leng
 		Setup: load.Setup{
 			Pipeline: pt.pipeline, Hosts: p.Hosts, Dir: dir, FsyncDelay: p.FsyncDelay, Durability: p.Durability,
 			ValueBytes: p.ValueBytes, InFlight: pt.inFlight(p), Brief: p.Budget > 0, Seed: p.Seed,
+			WrittenBytes: p.writtenBytes(r.pace(pt), warmup+length),
 		},
 	}
 	if pt.rate > 0 {
@@ -141,12 +142,22 @@ func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, leng
 	return p.result(pt, outcome), nil
 }
 
+// pace is about how many writes a second a point will make: as many as bare under the same load, or as are
+// offered. bare comes first under each load.
+func (r *runner) pace(pt point) float64 {
+	pace := pt.rate
+	for _, done := range r.finished[point{BareName, pt.clients, pt.rate}] {
+		pace = max(pace, done.OpsPerSec)
+	}
+	return pace
+}
+
 func (p Plan) result(pt point, o load.Outcome) report.Result {
 	result := report.Result{
 		Pipeline: pt.pipeline, Hosts: p.Hosts, Clients: pt.clients, Rate: pt.rate,
 		ValueBytes: p.ValueBytes, FsyncDelayUs: report.Micros(p.FsyncDelay), Durability: p.Durability.String(),
 	}
-	if isBaseline(pt.pipeline) {
+	if IsBaseline(pt.pipeline) {
 		result.Durability = wal.ModeGroup.String()
 	}
 	result.SetOutcome(o)

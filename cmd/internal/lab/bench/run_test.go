@@ -74,6 +74,32 @@ func TestRunMeasuresTheWholePlan(t *testing.T) {
 	}
 }
 
+// The log of a pipeline is prepared for what bare has written under the same load, unless it must be young.
+func TestLogsArePreparedForThePaceOfBare(t *testing.T) {
+	for _, young := range []bool{false, true} {
+		plan := smallPlan(t)
+		plan.Young, plan.Clients, plan.Runs = young, []int{4}, 1
+		var prepared int64
+		plan.Targets["async"] = func(_ context.Context, s load.Setup) (load.Target, error) {
+			prepared = s.WrittenBytes
+			return labtest.NewTarget(s.Hosts), nil
+		}
+		got, err := Run(t.Context(), plan, report.Silence{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		least := int64(0)
+		for _, r := range got.Rows {
+			if r.Pipeline == BareName && !young {
+				least = int64(r.OpsPerSec * (plan.Warmup + plan.Duration).Seconds() * 1024)
+			}
+		}
+		if prepared < least || young && prepared != 0 {
+			t.Errorf("young %v: %d bytes, want at least %d", young, prepared, least)
+		}
+	}
+}
+
 func TestRunsGoForthAndBack(t *testing.T) {
 	plan := smallPlan(t)
 	plan.Clients, plan.Runs = []int{1}, 2

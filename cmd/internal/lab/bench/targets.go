@@ -15,19 +15,19 @@ type Registry map[string]load.OpenFunc
 // (host.GroupConfig.NonBlocking), as the bench's is. Its commands are applied in the group's turn.
 const InlineName = "async+inline"
 
-// Targets returns everything that can be measured: every pipeline, and bare in both forms.
+// Targets returns everything that can be measured: every pipeline, and bare in its three forms.
 func Targets() Registry {
-	r := Registry{BareName: openBare, FullBareName: openFullBare, InlineName: openInline}
+	r := Registry{BareName: openBare, FullBareName: openFullBare, BareCohortName: openBareCohort, InlineName: openInline}
 	for _, p := range pipeline.All {
 		r[p.Name()] = ClusterUnder(p)
 	}
 	return r
 }
 
-// PipelineNames lists what a plan can measure beside bare, in the order of the table. These are bare with
-// checksums and state machines, the pipelines, and async with its machine in the turn.
+// PipelineNames lists what a plan can measure beside bare, in the order of the table. These are the other two
+// forms of bare, the pipelines, and async with its machine in the turn.
 func PipelineNames() []string {
-	names := []string{FullBareName}
+	names := []string{BareCohortName, FullBareName}
 	for _, p := range pipeline.All {
 		names = append(names, p.Name())
 	}

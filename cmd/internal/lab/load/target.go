@@ -51,6 +51,7 @@ type Counters struct {
 	Applies         uint64 // batches handed to the state machine
 	AppliedEntries  uint64
 	SentBytes       uint64 // to other hosts; 0 if the target does not count them
+	YoungSegments   uint64 // of the logs, that got records before all their blocks were written
 }
 
 // Sub returns c − earlier.
@@ -59,7 +60,7 @@ func (c Counters) Sub(earlier Counters) Counters {
 		Fsyncs: c.Fsyncs - earlier.Fsyncs, FsyncBytes: c.FsyncBytes - earlier.FsyncBytes,
 		Appends: c.Appends - earlier.Appends, AppendedEntries: c.AppendedEntries - earlier.AppendedEntries,
 		Applies: c.Applies - earlier.Applies, AppliedEntries: c.AppliedEntries - earlier.AppliedEntries,
-		SentBytes: c.SentBytes - earlier.SentBytes,
+		SentBytes: c.SentBytes - earlier.SentBytes, YoungSegments: c.YoungSegments - earlier.YoungSegments,
 	}
 }
 
@@ -77,7 +78,11 @@ type Setup struct {
 	ValueBytes  int           // size of each value that will be proposed
 	InFlight    int           // bound on the proposals that will be outstanding at once
 	Brief       bool          // the run is short: do not spend seconds on preparing the disk
-	Seed        uint64
+	// WrittenBytes is how much of each host's log is in blocks that are written before the load begins, as
+	// it is in a log of some age. 0: the log is young, and begins with what it makes itself. bare writes
+	// into written blocks anyway.
+	WrittenBytes int64
+	Seed         uint64
 }
 
 // OpenFunc starts a target and returns when it is ready for proposals (a cluster: when it has a leader). If

@@ -1,10 +1,11 @@
 // Package peers measures whole replicated logs side by side, each in a process of its own (package child):
-// ours, bare in both forms, and other projects' libraries. Package lab describes the method;
+// ours, bare in its three forms, and other projects' libraries. Package lab describes the method;
 // tests/compare/README.md says with which settings each library is used.
 package peers
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
@@ -19,7 +20,7 @@ type Kind int
 // The kinds of systems. If one of the first two fails, the run fails. If a peer fails it is named, and the
 // run continues without it.
 const (
-	Baseline  Kind = iota // bare, in both forms
+	Baseline  Kind = iota // bare, in its three forms
 	Own                   // ours
 	GoPeer                // another project's library in Go: the fastest of them is a baseline too
 	OtherPeer             // another project's library in another language
@@ -48,6 +49,7 @@ type Plan struct {
 	Runs       int
 	Dir        string
 	Seed       uint64
+	Young      bool // logs begin with segments that are not written yet; bare's never do
 	// Strace is the command line of strace, for a count of system calls beside the systems' own; none: "".
 	Strace string
 	// Missing names what was asked for and cannot be measured, in one sentence each.
@@ -116,6 +118,20 @@ func (p Plan) request(pt point, dir string) peer.Request {
 		Dir: dir, Hosts: p.Hosts, Clients: pt.clients, ValueBytes: p.ValueBytes,
 		Warmup: max(p.Warmup, p.Systems[pt.system].MinWarmup), Length: p.Duration, Seed: p.Seed,
 	}
+}
+
+// writtenBytes is how much of each host's log is prepared for a system: what it will write if it is a quarter
+// faster than the first baseline, which was measured before it under the same load.
+func (r *runner) writtenBytes(pt point) int64 {
+	p := r.plan
+	if p.Young || p.Systems[pt.system].Kind == Baseline {
+		return 0
+	}
+	pace := 0.0
+	for _, base := range r.runs[point{slices.IndexFunc(p.Systems, func(s System) bool { return s.Kind == Baseline }), pt.clients}] {
+		pace = max(pace, base.OpsPerSec)
+	}
+	return lab.WrittenBytes(pace, p.request(pt, "").Warmup+p.Duration, p.ValueBytes)
 }
 
 // fewestFsyncs is the least number of fsyncs for each acknowledged write that can be durable on a majority:

@@ -14,6 +14,7 @@ type Row struct {
 	Kind      Kind    `json:"-"`
 	ToBare    float64 `json:"to_bare"`      // throughput
 	ToFull    float64 `json:"to_bare_full"` // to bare with checksums and state machines
+	ToCohort  float64 `json:"to_bare_cohort"`
 	ToPeer    float64 `json:"to_best_go_peer"`
 	CPUToPeer float64 `json:"cpu_to_best_go_peer"`
 	Durable   bool    `json:"durable"` // enough fsyncs were counted for every acknowledged write
@@ -52,6 +53,9 @@ func (r *runner) groupOf(clients int) []Row {
 		}
 		if len(bases) > 1 {
 			row.ToFull = ratio(runs, of(bases[1]), throughput)
+		}
+		if len(bases) > 2 {
+			row.ToCohort = ratio(runs, of(bases[2]), throughput)
 		}
 		if best >= 0 {
 			row.ToPeer, row.CPUToPeer = ratio(runs, of(best), throughput), ratio(runs, of(best), cpu)

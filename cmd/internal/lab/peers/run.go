@@ -59,7 +59,11 @@ func (r *runner) measureAll(ctx context.Context) error {
 		system := r.plan.Systems[pt.system]
 		r.progress.Point(counting+i, r.plan.name(pt), max(r.plan.Warmup, system.MinWarmup)+r.plan.Duration)
 		r.progress.Phase("measure")
-		result, err := r.measure(ctx, pt, system.Command, r.plan.request)
+		result, err := r.measure(ctx, pt, system.Command, func(pt point, dir string) peer.Request {
+			request := r.plan.request(pt, dir)
+			request.WrittenBytes = r.writtenBytes(pt)
+			return request
+		})
 		switch {
 		case err == nil:
 			r.runs[pt] = append(r.runs[pt], result)

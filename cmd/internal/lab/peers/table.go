@@ -59,6 +59,7 @@ var columns = []column{
 	{"CPU µs/op", func(r Row) string { return report.Optional(r.CPUUsPerOp, 1) }},
 	{"÷ bare", func(r Row) string { return report.Optional(r.ToBare, 2) }},
 	{"÷ bare+crc+apply", func(r Row) string { return report.Optional(r.ToFull, 2) }},
+	{"÷ bare+cohort", func(r Row) string { return report.Optional(r.ToCohort, 2) }},
 	{"÷ best Go peer", func(r Row) string { return report.Optional(r.ToPeer, 2) }},
 	{"CPU ÷ its", func(r Row) string { return report.Optional(r.CPUToPeer, 2) }},
 }

@@ -38,6 +38,7 @@ type Result struct {
 	EntriesPerApply  float64 `json:"entries_per_apply"`
 	CPUUsPerOp       float64 `json:"cpu_us_per_op"`
 	AllocsPerOp      float64 `json:"allocs_per_op"`
+	YoungSegments    uint64  `json:"young_segments,omitempty"` // of the logs of all hosts, that got records before all their blocks were written
 
 	Runs         int     `json:"runs"`            // the row is the run with the median throughput
 	MinOpsPerSec float64 `json:"min_ops_per_sec"` // over all runs
@@ -86,6 +87,7 @@ func (r *Result) SetOutcome(o load.Outcome) {
 	r.BytesPerFsync = Ratio(float64(o.Used.FsyncBytes), float64(o.Used.Fsyncs))
 	r.EntriesPerAppend = Ratio(float64(o.Used.AppendedEntries), float64(o.Used.Appends))
 	r.EntriesPerApply = Ratio(float64(o.Used.AppliedEntries), float64(o.Used.Applies))
+	r.YoungSegments = o.Used.YoungSegments
 	if r.Rate > 0 {
 		r.ServiceMeanUs = Micros(o.Service.Mean())
 		r.LagP99Us = Micros(o.Lag.Quantile(0.99))
@@ -135,6 +137,9 @@ func (r Result) Notes() []string {
 	var notes []string
 	if r.Runs > 1 {
 		notes = append(notes, fmt.Sprintf("%s to %s ops/s", Count(r.MinOpsPerSec), Count(r.MaxOpsPerSec)))
+	}
+	if r.YoungSegments > 0 {
+		notes = append(notes, Plural(int(r.YoungSegments), "young segment"))
 	}
 	for _, w := range r.Warnings {
 		switch w {

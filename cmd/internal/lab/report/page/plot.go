@@ -31,6 +31,7 @@ var (
 	Green      = color.RGBA{0, 158, 115, 255}
 	Purple     = color.RGBA{204, 121, 167, 255}
 	Orange     = color.RGBA{230, 159, 0, 255}
+	SkyBlue    = color.RGBA{86, 180, 233, 255}
 )
 
 // Points of a line. Points that have no place on logarithmic axes are left out by Add.

@@ -50,7 +50,7 @@ func (c *cluster) start(ctx context.Context, s peer.Setup, p func(*node) pipelin
 		ids[i] = uint64(i + 1)
 	}
 	for _, id := range ids {
-		n, err := newNode(c, id, ids, filepath.Join(s.Dir, fmt.Sprintf("node-%d", id)))
+		n, err := newNode(c, id, ids, filepath.Join(s.Dir, fmt.Sprintf("node-%d", id)), s.WrittenBytes)
 		if err != nil {
 			return err
 		}

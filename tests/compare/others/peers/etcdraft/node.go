@@ -14,7 +14,6 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
-	"go.uber.org/zap"
 
 	"github.com/millrace/millrace/cmd/lab/peer"
 )
@@ -54,10 +53,10 @@ const (
 	keptEntries = 20_000
 )
 
-func newNode(c *cluster, id uint64, voters []uint64, dir string) (*node, error) {
+func newNode(c *cluster, id uint64, voters []uint64, dir string, written int64) (*node, error) {
 	n := &node{c: c, id: id, store: storage{raft.NewMemoryStorage(), voters}, links: map[uint64]*link{}, wake: make(chan struct{}, 1)}
 	var err error
-	if n.wal, err = wal.Create(zap.NewNop(), dir, nil); err != nil {
+	if n.wal, err = createWAL(dir, written); err != nil {
 		return nil, err
 	}
 	n.rn, err = raft.NewRawNode(&raft.Config{

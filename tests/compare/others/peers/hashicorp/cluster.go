@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
 
 	"github.com/millrace/millrace/cmd/lab/peer"
 )
@@ -41,7 +42,7 @@ type node struct {
 	fsm
 }
 
-func opener(openStore func(dir string) (store, error)) peer.OpenFunc {
+func opener(openStore storeFunc) peer.OpenFunc {
 	return func(ctx context.Context, s peer.Setup) (peer.Target, error) {
 		c := &cluster{}
 		if err := c.start(ctx, s, openStore); err != nil {
@@ -51,7 +52,15 @@ func opener(openStore func(dir string) (store, error)) peer.OpenFunc {
 	}
 }
 
-func (c *cluster) start(ctx context.Context, s peer.Setup, openStore func(dir string) (store, error)) error {
+func (c *cluster) start(ctx context.Context, s peer.Setup, openStore storeFunc) error {
+	stock := &peer.Stock{}
+	if s.WrittenBytes > 0 {
+		var err error
+		files := s.Hosts * peer.FilesFor(s.WrittenBytes, int64(wal.DefaultSegmentSize))
+		if stock, err = peer.FillStock(ctx, s.Dir, files, int64(wal.DefaultSegmentSize)); err != nil {
+			return err
+		}
+	}
 	var members []raft.Server
 	for i := range s.Hosts {
 		n := &node{}
@@ -61,7 +70,7 @@ func (c *cluster) start(ctx context.Context, s peer.Setup, openStore func(dir st
 			return err
 		}
 		var err error
-		if n.store, err = openStore(dir); err != nil {
+		if n.store, err = openStore(dir, stock); err != nil {
 			return err
 		}
 		if n.transport, err = raft.NewTCPTransport("127.0.0.1:0", nil, connections, callTimeout, io.Discard); err != nil {

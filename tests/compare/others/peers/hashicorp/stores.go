@@ -14,6 +14,8 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/millrace/millrace/cmd/lab/peer"
 )
 
 // store is a log and the store of term and vote, with what closes them.
@@ -23,8 +25,11 @@ type store struct {
 	close func() error
 }
 
-// stores open the store of one node in a new directory.
-var stores = map[string]func(dir string) (store, error){"wal": openWAL, "bolt": openBolt}
+// storeFunc opens the store of one node in a new directory. It takes its segments from a stock, as long as
+// that has some.
+type storeFunc func(dir string, stock *peer.Stock) (store, error)
+
+var stores = map[string]storeFunc{"wal": openWAL, "bolt": openBolt}
 
 // fsyncs is counted under raft-wal, by its file system, and for each transaction of bbolt, which syncs its
 // pages and then the page that makes them valid. (Growing its file is not counted.)
@@ -33,10 +38,10 @@ var fsyncs atomic.Uint64
 const fsyncsOfTransaction = 2
 
 // openWAL opens raft-wal with its defaults. Its metadata, and here also term and vote, are in a bbolt.
-func openWAL(dir string) (store, error) {
+func openWAL(dir string, stock *peer.Stock) (store, error) {
 	meta := countingMeta{&metadb.BoltMetaDB{}}
 	w, err := wal.Open(dir,
-		wal.WithSegmentFiler(segment.NewFiler(dir, countingFS{fs.New()})),
+		wal.WithSegmentFiler(segment.NewFiler(dir, countingFS{fs.New(), stock})),
 		wal.WithMetaStore(meta),
 		wal.WithLogger(hclog.NewNullLogger()))
 	if err != nil {
@@ -46,8 +51,8 @@ func openWAL(dir string) (store, error) {
 	return store{w, w, func() error { return errors.Join(w.Close(), meta.Close()) }}, nil
 }
 
-// openBolt opens raft-boltdb with its defaults, which sync every transaction.
-func openBolt(dir string) (store, error) {
+// openBolt opens raft-boltdb with its defaults, which sync every transaction. It has no segments.
+func openBolt(dir string, _ *peer.Stock) (store, error) {
 	b, err := boltdb.New(boltdb.Options{Path: filepath.Join(dir, "raft.db"), MsgpackUseNewTimeFormat: true})
 	if err != nil {
 		return store{}, err
@@ -75,9 +80,19 @@ func (b countingBolt) SetUint64(k []byte, v uint64) error {
 	return b.BoltStore.SetUint64(k, v)
 }
 
-type countingFS struct{ *fs.FS }
+type countingFS struct {
+	*fs.FS
+	stock *peer.Stock
+}
 
 func (f countingFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	if size == uint64(wal.DefaultSegmentSize) {
+		if ok, err := f.stock.Take(filepath.Join(dir, name)); err != nil {
+			return nil, err
+		} else if ok {
+			return counting(f.FS.OpenWriter(dir, name))
+		}
+	}
 	return counting(f.FS.Create(dir, name, size))
 }
 

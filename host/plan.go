@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
@@ -172,14 +173,6 @@ func (g *planHosts) IsHere(id uint64) bool     { return (*Group)(g).isHere(id) }
 func (g *planHosts) LeavesOut(id uint64) bool  { return (*Group)(g).leavesOutMember(id) }
 func (g *planHosts) RejectNew(id uint64) error { return g.host.rejectNew(id) }
 
-// proposeHost proposes an entry of the host. One that the core drops is proposed again by a later turn.
-func (g *Group) proposeHost(data []byte) {
-	err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: data}}})
-	if err != nil && !errors.Is(err, raft.ErrProposalDropped) {
-		g.noteRefusal(err)
-	}
-}
-
 // answerPlan refuses a request.
 func (g *Group) answerPlan(q plans.Request, err error) {
 	var elsewhere *outcome.NotLeaderError
@@ -199,4 +192,66 @@ func (g *Group) planDue() int64 {
 		return never
 	}
 	return g.core.at.ticks + ticksPerHeartbeat
+}
+
+// planJoin begins a plan for the first host that may join by its token, and tells the others why they may
+// not. It is part of a leader's turn, and no plan is under way.
+func (g *Group) planJoin(r *membership.Roster) {
+	ids, all := g.host.changes.applicants.List(g.id)
+	for i, id := range ids {
+		c := all[i]
+		if m, ok := r.Member(id); ok && m.Incarnation == c.Incarnation {
+			g.host.changes.applicants.Drop(id, g.id)
+			continue
+		}
+		p, err := plans.JoinPlan(r, id, c, g.logTime())
+		if err == nil {
+			err = plans.RejectStages(r, p, (*planHosts)(g))
+		}
+		if err != nil {
+			g.refuseJoin(id, err)
+			continue
+		}
+		g.host.env.logger.Info("a host joins by a token", "group", g.id, "host", g.self, "member", id, "token", c.Hash.String(), "directory", c.Incarnation.String())
+		g.proposeHost(append([]byte{entry.PlanKind}, p.Encode()...))
+		return
+	}
+}
+
+// refuseJoin tells a host why it is not made a member.
+func (g *Group) refuseJoin(id uint64, why error) {
+	news, waits := g.host.changes.applicants.Tell(id, g.id, why.Error())
+	if news {
+		g.host.reports.events.Emit(event.JoinRefused{Group: g.id, Member: id, Err: why})
+		g.host.env.logger.Warn("a host comes with a join token and is not made a member", "group", g.id, "host", g.self, "member", id, "cause", why)
+	}
+	if !waits {
+		return
+	}
+	g.host.network.transport.SendBytes(id, transport.Control, plans.JoinRefused{Group: g.id, Why: why.Error()}.Encode())
+}
+
+// takePlanRecord takes a request, or the answer to one.
+func (h *Host) takePlanRecord(from uint64, body []byte) error {
+	if body[0] == control.PlanAnswer {
+		a, err := plans.DecodeAnswer(body)
+		if err == nil {
+			h.takeUnbound(from, a)
+		}
+		if g := h.groups.get(a.Group); err == nil && g != nil {
+			g.members.executions.Refuse(a.ID, fmt.Errorf("%w: host %d, its leader, says: %s", membership.ErrRefused, from, a.Why))
+		}
+		return err
+	}
+	group, q, err := plans.DecodeRequest(body)
+	if err != nil {
+		return err
+	}
+	q.From = from
+	if g := h.groups.get(group); g != nil && g.isOther(from) && !g.leavesOutMember(from) {
+		g.members.plan.requests.Put(q)
+		g.want(dutyPlan)
+		g.wake()
+	}
+	return nil
 }

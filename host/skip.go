@@ -40,29 +40,11 @@ func (g *Group) orderSkips() (again bool) {
 	return g.members.noted.Any()
 }
 
-// orderSkip puts a committed entry in force.
-func (g *Group) orderSkip(e *raftpb.Entry) {
-	s, err := entry.DecodeSkip(e.Data)
-	if err != nil || s.Index >= e.Index {
-		g.noteIgnored(e, fmt.Errorf("it skips no command before it"))
-		return
-	}
-	if !g.machine.apply.Skips.Add(s.Index, e.Index) {
-		return
-	}
-	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", s.Index, "by", e.Index)
-	g.machine.apply.Wake() // a machine that is halted there can go on
-	g.members.executions.Poll()
-	g.members.changed.notify()
-}
-
 // openSkips notes the entries behind a snapshot that are surely committed, when the group is opened.
 func (g *Group) openSkips(committed uint64) {
 	for _, e := range g.members.noted.All() {
 		if e.Index <= committed && entry.IsSkip(e.Type, e.Data) {
-			if s, err := entry.DecodeSkip(e.Data); err == nil && s.Index < e.Index {
-				g.machine.apply.Skips.Add(s.Index, e.Index)
-			}
+			g.machine.apply.Skips.Order(&e)
 		}
 	}
 }
