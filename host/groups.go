@@ -262,5 +262,5 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 
 func (m *groupMembers) init(g *Group) {
 	m.founding.Init((*foundingLog)(g))
-	m.executions.Init((*planMember)(g), g.id, g.self, &g.host.changes.executing)
+	m.plan.Init((*planWiring)(g), g.planSettings())
 }

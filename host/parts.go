@@ -322,9 +322,8 @@ type groupMembers struct {
 	withoutAuthority atomic.Bool // changed by the turn only
 	lostAt           int64       // when it was opened without
 
-	founding   founding.Group
-	plan       planned
-	executions plans.Executions
+	founding founding.Group
+	plan     plans.Group
 }
 
 // memory is the budgets of a host.
@@ -412,26 +411,6 @@ type survey struct {
 	fits   map[uint64]*leadership.Load // hosts that may get a leadership
 	spare  int                         // groups that lead here, without those that the survey gives
 	quotas map[uint64]int              // how many a host may still get to balance the loads
-}
-
-// A plan is in the log, and the leader of the group carries it out: it proposes one stage after the other,
-// each when it may be. So a plan continues when its caller ends, and when another member leads.
-//
-//	entry plan      begins it (Group.Execute)
-//	stage           an entry that changes the configuration. It is proposed when the stage before is in force
-//	                and the core has left its joint configuration; when every learner that the stage promotes
-//	                has caught up; and when the members that were heard lately are a quorum afterwards, too
-//	entry end       ends it, when all is in force: a quorum holds durably that it is (membership.Roster.End)
-//	entry cancel    ends it before. What is in force stays
-//
-// A leader whose own vote a stage takes hands its leadership over first, and its successor goes on.
-type planned struct {
-	// Owned by the turn.
-	catchUp plans.CatchUp
-	asked   int64 // tick at which another member was offered the leadership
-	waits   atomic.Pointer[string]
-
-	requests plans.Requests // that wait for a turn
 }
 
 // aheadMember is a member that has reached the goal, in its latest answer.
