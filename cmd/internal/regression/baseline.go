@@ -10,58 +10,64 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
-// ErrNoBaseline is the error of a tree that has no commit to compare with. It is wrapped with the reason.
-var ErrNoBaseline = errors.New("there is no commit to compare with")
+// ErrNoBaseline is the error of a clone that does not have the baseline. It is wrapped with the reason.
+var ErrNoBaseline = errors.New("the baseline is not here")
 
-// mainBranches are where a branch begins, the first that exists.
-var mainBranches = []string{"origin/main", "main"}
+// baselineFile names the baseline, from the root of a tree. Lines that begin with # are for readers.
+var baselineFile = filepath.Join("cmd", "internal", "regression", "baseline")
 
-// Baseline returns the commit that a tree is compared with: where its branch has left the main branch. On
-// the main branch itself it is HEAD if files differ from it, and the commit before otherwise. A clone may
-// be shallow, or have one commit, and then the error wraps ErrNoBaseline.
+var revisionForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
+
+// Baseline returns the revision that the tree is compared with. A clone may be shallow, and then the error
+// wraps ErrNoBaseline.
 func Baseline(ctx context.Context, repo string) (revision string, err error) {
-	head, err := git(ctx, repo, "rev-parse", "--verify", "HEAD^{commit}")
-	if err != nil {
-		return "", fmt.Errorf("%w: %v", ErrNoBaseline, err)
-	}
-	for _, branch := range mainBranches {
-		if base, err := git(ctx, repo, "merge-base", "HEAD", branch); err == nil && base != head {
-			return base, nil
-		}
-	}
-	changed, err := git(ctx, repo, "status", "--porcelain", "--untracked-files=no")
+	text, err := os.ReadFile(filepath.Join(repo, baselineFile))
 	if err != nil {
 		return "", err
 	}
-	if changed != "" {
-		return head, nil
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "" || line[0] == '#':
+		case revision != "" || !revisionForm.MatchString(line):
+			return "", fmt.Errorf("%s: %q is not the one line with the 40 digits of a commit", baselineFile, line)
+		default:
+			revision = line
+		}
 	}
-	before, err := git(ctx, repo, "rev-parse", "--verify", "--quiet", "HEAD~1^{commit}")
-	if err != nil {
-		return "", fmt.Errorf("%w: the clone has one commit, or is shallow (git fetch --deepen=1 gets one more)", ErrNoBaseline)
+	if revision == "" {
+		return "", fmt.Errorf("%s names no commit", baselineFile)
 	}
-	return before, nil
+	if _, err := git(ctx, repo, "cat-file", "-e", revision+"^{commit}"); err != nil {
+		return "", fmt.Errorf("%w: the clone does not have %s (git fetch --unshallow gets it)", ErrNoBaseline, revision)
+	}
+	return revision, nil
 }
 
-// acceptedPrefix begins a line of a commit message that accepts a slower program, with the reason.
-const acceptedPrefix = "Slower: "
+// movePrefix begins the line of a commit message that says why the baseline moves, with figures.
+const movePrefix = "Baseline:"
 
-// Accepted returns the reason for which the commits since revision accept that the program is slower; "" if
-// none does.
-func Accepted(ctx context.Context, repo, revision string) (reason string, err error) {
-	messages, err := git(ctx, repo, "log", "--format=%B", revision+"..HEAD")
-	if err != nil {
-		return "", err
+// Moved returns why the baseline is what it is: what the commit that moved it last says of it. The error is
+// of a commit that says nothing, or has no figures. A shallow clone may not have that commit; then the
+// error wraps ErrNoBaseline.
+func Moved(ctx context.Context, repo string) (reason string, err error) {
+	message, err := git(ctx, repo, "log", "-1", "--format=%H%n%B", "--", baselineFile)
+	if err != nil || message == "" {
+		return "", fmt.Errorf("%w: no commit of this clone has moved %s (%v)", ErrNoBaseline, baselineFile, err)
 	}
-	for line := range strings.Lines(messages) {
-		if reason, ok := strings.CutPrefix(strings.TrimSpace(line), strings.TrimSpace(acceptedPrefix)); ok && strings.TrimSpace(reason) != "" {
-			return strings.TrimSpace(reason), nil
-		}
+	commit, message, _ := strings.Cut(message, "\n")
+	if shallow, err := git(ctx, repo, "rev-parse", "--is-shallow-repository"); err != nil || shallow == "true" {
+		return "", fmt.Errorf("%w: the clone is shallow, so %s may not be the commit that has moved it (%v)", ErrNoBaseline, commit, err)
 	}
-	return "", nil
+	_, reason, found := strings.Cut("\n"+message, "\n"+movePrefix)
+	if reason = strings.TrimSpace(reason); !found || !strings.ContainsAny(reason, "0123456789") {
+		return "", fmt.Errorf("commit %s moves the baseline and does not say why: its message needs a line that begins with %q, with the figures", commit, movePrefix)
+	}
+	return reason, nil
 }
 
 func git(ctx context.Context, repo string, args ...string) (string, error) {

@@ -54,49 +54,58 @@ func (r *repo) commit(content, message string) string {
 	return r.git("rev-parse", "HEAD")
 }
 
-func (r *repo) baseline(want string) {
+// name puts a text into the file that names the baseline.
+func (r *repo) name(text string) {
 	r.t.Helper()
-	have, err := Baseline(r.t.Context(), r.dir)
-	if err != nil || have != want {
-		r.t.Errorf("baseline %s (%v), want %s", have, err, want)
+	if err := os.MkdirAll(filepath.Join(r.dir, filepath.Dir(baselineFile)), 0o755); err != nil {
+		r.t.Fatal(err)
 	}
+	r.write(baselineFile, text)
 }
 
-// The baseline is the commit before on the main branch, where files differ HEAD, and on another branch the
-// commit where that began.
 func TestBaseline(t *testing.T) {
 	r := newRepo(t)
-	if _, err := Baseline(t.Context(), r.dir); !errors.Is(err, ErrNoBaseline) {
-		t.Errorf("without a commit: %v", err)
-	}
 	first := r.commit("1", "first")
-	if _, err := Baseline(t.Context(), r.dir); !errors.Is(err, ErrNoBaseline) || !strings.Contains(err.Error(), "the clone has one commit") {
-		t.Errorf("with one commit: %v", err)
+	for text, want := range map[string]string{
+		"":                                  "names no commit",
+		"# only words\n":                    "names no commit",
+		"main\n":                            "is not the one line",
+		first + "\n" + first + "\n":         "is not the one line",
+		strings.Repeat("7", 40) + "\n":      ErrNoBaseline.Error(),
+		"# why\n\n" + first + "\n# the end": "",
+	} {
+		r.name(text)
+		have, err := Baseline(t.Context(), r.dir)
+		if want == "" && (err != nil || have != first) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %q, %v; want %q", text, have, err, want)
+		}
 	}
-	second := r.commit("2", "second")
-	r.baseline(first)
-	r.write("x", "changed")
-	r.baseline(second)
-	r.git("checkout", "-q", "-b", "branch")
-	r.commit("3", "third")
-	r.commit("4", "fourth")
-	r.baseline(second)
-	r.git("branch", "-q", "-D", "main")
-	r.baseline(r.git("rev-parse", "HEAD~1"))
 }
 
-// A shallow clone, as CI makes, has no commit before.
-func TestBaselineOfAShallowClone(t *testing.T) {
+// A commit that moves the baseline says why, with figures.
+func TestMovedBaseline(t *testing.T) {
 	r := newRepo(t)
-	r.commit("1", "first")
-	r.commit("2", "second")
+	if _, err := Moved(t.Context(), r.dir); !errors.Is(err, ErrNoBaseline) {
+		t.Errorf("without a baseline: %v", err)
+	}
+	for i, tc := range []struct{ message, want string }{
+		{"the baseline moves", ""},
+		{"it moves\n\nBaseline: because it must", ""},
+		{"it moves\n\nNot the Baseline: 4", ""},
+		{"it moves\n\nBaseline: sums are joined,\n16 clients 61 to 48 us", "sums are joined,\n16 clients 61 to 48 us"},
+	} {
+		r.name(strings.Repeat("#", i+1))
+		r.commit(tc.message, tc.message)
+		r.commit(tc.message+" and on", "another commit\n\nBaseline: 7")
+		have, err := Moved(t.Context(), r.dir)
+		if have != tc.want || (err == nil) != (tc.want != "") || errors.Is(err, ErrNoBaseline) {
+			t.Errorf("%q: %q, %v; want %q", tc.message, have, err, tc.want)
+		}
+	}
 	clone := filepath.Join(t.TempDir(), "clone")
 	r.git("clone", "-q", "--depth", "1", "file://"+r.dir, clone)
-	if _, err := Baseline(t.Context(), clone); !errors.Is(err, ErrNoBaseline) || !strings.Contains(err.Error(), "shallow") {
-		t.Errorf("%v", err)
-	}
-	if _, err := Baseline(t.Context(), t.TempDir()); !errors.Is(err, ErrNoBaseline) {
-		t.Errorf("without a repository: %v", err)
+	if _, err := Moved(t.Context(), clone); !errors.Is(err, ErrNoBaseline) {
+		t.Errorf("in a shallow clone: %v", err)
 	}
 }
 
@@ -123,23 +132,6 @@ func TestExport(t *testing.T) {
 	}
 	if err := Export(t.Context(), r.dir, "no-such-commit", t.TempDir()); err == nil || !strings.Contains(err.Error(), "no-such-commit") {
 		t.Errorf("%v", err)
-	}
-}
-
-// A commit message accepts a slower program with a reason, and not without one.
-func TestAccepted(t *testing.T) {
-	r := newRepo(t)
-	base := r.commit("1", "first\n\nSlower: of another change")
-	for _, tc := range []struct{ message, want string }{
-		{"second", ""},
-		{"third\n\nSlower:", ""},
-		{"fourth\n\nIt is not Slower: no", ""},
-		{"fifth\n\nSlower: each frame is checked twice now\n", "each frame is checked twice now"},
-	} {
-		r.commit(tc.message, tc.message)
-		if have, err := Accepted(t.Context(), r.dir, base); err != nil || have != tc.want {
-			t.Errorf("%q: %q, %v; want %q", tc.message, have, err, tc.want)
-		}
 	}
 }
 
@@ -197,7 +189,7 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, have, want)
 		}
 	}
-	if len(Limits()) != 5 {
+	if len(Limits()) != 4 {
 		t.Errorf("%d limits", len(Limits()))
 	}
 }
