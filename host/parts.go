@@ -32,7 +32,6 @@ import (
 	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/wal"
 )
 
 // What a group and a host consist of, as far as it knows neither. host.go puts it together.
@@ -165,25 +164,6 @@ type groupWrites struct {
 	logGrown     signal
 }
 
-// A host whose log has amnesia opens its groups without authority (raft/authority.go): they neither vote nor
-// count until they have caught up. Each group regains authority by itself, in memory. The mark in the log is
-// removed, by the append lane, when every group of the log has authority. A host that ends before that begins
-// again without authority, which is always safe.
-//
-// A log that was repaired may lack terms and votes, too. Then a group regains authority only when this host
-// has met every other voter's host in this life: each of them knows then that this life has begun, and a
-// request for votes of an earlier life is no longer under way.
-//
-// Rejected: a mark for each group. A group that is fed again after a restart costs little, and a mark for
-// each would be a file or a record for what is rare.
-type authority struct {
-	mark wal.Fence // as Open found it; zero: the log has no amnesia
-
-	mu      sync.Mutex
-	without map[uint64]bool // the groups of the log that have no authority, open or not
-	regains map[uint64]bool // those that have regained it in this life
-}
-
 // pausesSeen is what the clock of a host knows of pauses.
 type pausesSeen struct {
 	longAt atomic.Int64 // tick that was not missed, at the end of the last one that makes orders late
@@ -221,7 +201,7 @@ type transfers struct {
 type hostTrust struct {
 	directory *identity.Directory
 	admission *identity.Admission
-	authority authority
+	authority members.Authority
 	keys      members.Keys
 	tokens    plans.Tokens // that this host was given
 }

@@ -144,14 +144,14 @@ var runtimeBugs = []bug{
 			seat.runnable.Leave()
 		}
 		s.wheel.set(seat, due)`}}},
-	{name: "forget_amnesia_early", what: "a host removes the mark of its log when the first of its groups has authority", in: "host", found: "TestARepairedHostRegainsAuthority", args: "-test.count=3", edits: []edit{{"host/authority.go",
+	{name: "forget_amnesia_early", what: "a host removes the mark of its log when the first of its groups has authority", in: "host", found: "TestARepairedHostRegainsAuthority", args: "-test.count=3", edits: []edit{{"host/internal/members/authority.go",
 		`return len(a.without) == 0
 }
 
-// waitsFor`, `return true
+// WaitsFor`, `return true
 }
 
-// waitsFor`}}},
+// WaitsFor`}}},
 	{name: "take_while_installing", what: "a group takes a snapshot between the restore and the mark of an install", in: "host", found: "TestATakeBesideAnInstall", edits: []edit{{"host/internal/snapshots/take.go",
 		`s.Installing.Load()`, `s.Installing.Load() && false`}}},
 	{name: "publish_early", what: "a host publishes a snapshot before its log is durable through it", in: "host", found: "TestASnapshotWaitsForTheLog", edits: []edit{{"host/internal/snapshots/take.go",

@@ -71,7 +71,7 @@ host/internal/bulk     host/event host/internal/control raft snapshot transport 
 host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
 host/internal/storage  env internal/repetition raft raft/raftpb vfs wal                                               |
 host/internal/apply    env vfs raft/raftpb object host/event host/outcome host/session host/statemachine host/internal/containment host/internal/divergence host/internal/entry host/internal/identity host/internal/sched host/internal/storage host/internal/workqueue |
-host/internal/members  host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/raftpb transport |
+host/internal/members  host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/raftpb transport wal |
 host/internal/founding host/diagnosis host/internal/entry host/internal/turn raft raft/raftpb transport |
 host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity host/internal/turn raft raft/raftpb raft/tracker transport |
 host/internal/reads    host/internal/budget host/internal/control host/internal/sched |
