@@ -34,7 +34,7 @@ func (c *hostClock) beat() (ticks int) {
 		h.greetUnmet()
 		h.askPlans()
 		h.announceKeys()
-		h.changes.placer.beat(c.ticks - c.missed)
+		h.changes.placer.Beat()
 		if beat%int64(2*h.config.electionTicks()/ticksPerHeartbeat) == 0 {
 			h.askForRosters()
 			h.forgetDeparted()

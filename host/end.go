@@ -50,8 +50,8 @@ func (g *Group) end(cause error) {
 // leavePulses makes no pulse vouch for a group that has stopped, and drops it from those that lead here.
 func (g *Group) leavePulses() {
 	g.host.network.pulses.Drop((*pulseLeader)(g))
-	g.host.changes.placer.drop(g)
-	g.uncover()
+	g.host.changes.placer.Drop(&g.leadership.placing)
+	g.pulse.cover.End(g.id)
 }
 
 // abandon answers all waiting clients, those in the inbox and those behind it. It may be called while a turn

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/identity"
-	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/wal"
 )
@@ -61,7 +61,7 @@ func (g *Group) facts() *examination.Facts {
 		Received: examination.Share(m.Received), Writing: examination.Share(m.Writing),
 	}
 	p := g.Placement()
-	f.Placement = examination.Placement{Wants: p.Wants, Recent: p.Recent, Most: leadership.MaxPlacements, Window: leadership.Window}
+	f.Placement = examination.Placement{Wants: p.Wants, Recent: p.Recent, Most: placement.MaxPlacements, Window: placement.Window}
 	return f
 }
 
@@ -150,17 +150,10 @@ func (g *Group) snapshotFacts() (f examination.Snapshots) {
 	f.Failures, f.FailsSince, f.FailedAt, f.Err = s.Failures()
 	f.Disabled = s.Policy.Disabled
 	if f.Failures > 0 {
-		f.LogEntries = g.snapshotMetrics().LogEntries
+		f.LogEntries = g.writes.storage.entries()
 	}
 	for _, err := range s.Stuck() {
 		f.Stuck = append(f.Stuck, err)
 	}
 	return f
-}
-
-// watchMembers looks at the followers, once in a tick at most. It is part of a turn.
-func (g *Group) watchMembers() (again bool) {
-	now := g.core.at.ticks - g.core.at.missed
-	g.life.views.Observe(g.core.node, g.self, now, int64(g.host.config.electionTicks()), func(id uint64) { g.host.askIfAlive(id, now) })
-	return false
 }

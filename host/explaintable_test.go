@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/examination"
-	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -288,8 +288,8 @@ var causeTests = []causeTest{
 	}},
 	{code: diagnosis.CodePlacementRests, open: openLeader, begin: func(l *testHost) {
 		_ = l.group.SetPlacement(Placement{Priorities: map[uint64]int{3: 5}})
-		for range leadership.MaxPlacements {
-			l.group.leadership.placing.recentOrNew().Note(l.clock.livedAtBeat())
+		for n := range uint64(placement.MaxPlacements) {
+			l.group.leadership.placing.Told(placement.Moved{Group: theGroup, MoveName: placement.MoveName{Term: 1, Number: n + 1}})
 		}
 	}, end: func(l *testHost) { _ = l.group.SetPlacement(Placement{}) }},
 	{code: diagnosis.CodeSettingsDiffer, open: openFollower, begin: func(l *testHost) {

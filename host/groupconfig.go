@@ -3,6 +3,7 @@ package host
 import (
 	"time"
 
+	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
 )
@@ -110,3 +111,19 @@ type SnapshotPolicy struct {
 	// Disabled means that no snapshot is taken except by TakeSnapshot.
 	Disabled bool
 }
+
+// Placement says which members of a group should lead it. The zero value means that all are equal. It is a
+// hint for a leader that works: it takes no part in elections, and a member with priority 0 leads if no other
+// can. Give all members the same; if they differ, that of the member that leads decides.
+type Placement struct {
+	// Priorities are from 0 to 100, by the ids of members. A member that is not named has 1. The leader hands
+	// over to a member with a higher priority than its own. 0 means that a member should lead only while no
+	// other can. At most 1,024 may be given, also for hosts that are no members yet.
+	Priorities map[uint64]int
+	// Zones are the zones (Config.Zone) in which the leader should be, the best first; at most 64. They
+	// decide among members of the same priority. A zone that is not named comes after all that are.
+	Zones []string
+}
+
+// Validate reports the first setting that OpenGroup and SetPlacement would refuse, in a sentence.
+func (p Placement) Validate() error { return placement.Preference(p).Validate() }

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
@@ -101,7 +102,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 		return nil, err
 	}
 	g.reads.init(g)
-	g.leadership.placing.preference.Store(c.Placement.clone())
+	g.leadership.placing.Open(&h.changes.placer, (*placedGroup)(g), placement.Preference(c.Placement).Clone())
 	g.snapshots.init(g, machine)
 	g.life.roleTimes.Begin(h.clock.livedAtBeat())
 	g.members.init(g)

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/reports"
@@ -91,8 +92,8 @@ func (h *Host) LogStats() wal.Stats { return h.storage.log.Stats() }
 type memberChanges struct {
 	plans      plans.Catalog // that were made over the admin socket
 	applicants plans.Applicants
-	executing  atomic.Int64 // plans that callers here wait for (execute.go)
-	placer     placer       // hand-overs for placement
+	executing  atomic.Int64     // plans that callers here wait for (execute.go)
+	placer     placement.Placer // hand-overs for placement
 }
 
 // hostReports is what others see of a host.
@@ -175,70 +176,9 @@ type groupTable struct {
 	closed  bool
 }
 
-// placer is the part of a host in placement: it decides which groups that lead here should be led elsewhere.
-// It works in steps, one after the other, and in none does it do more than maxLooks looks and begin more than
-// maxWishes hand-overs:
-//
-//	ask    every host that is heard how much it leads, in which zone it is, and whether it is fit to lead
-//	look   an election timeout later: at each group that leads here, maxLooks of them in a heartbeat interval
-//	wait   an election timeout, so that the next answers count what was handed over
-//
-// # Why balance ends
-//
-// A group goes to a host only if that leads at least two fewer, so each hand-over alone makes the sum of the
-// squares of the leads smaller, and there is an end. Hosts act at the same time, so the sum of what all of
-// them give must not be more than one host lacks: each gives a share of the difference (quotas), and at least
-// one. With one each, a host may get as many too many as there are others; then it alone gives, one at a
-// time. Answers are of the present survey, and what is given in a survey counts at once.
-//
-// A host that wants to move nothing costs nothing: without Placement, and with balance off or less than two
-// groups that lead, it asks nothing.
-//
-// Rejected: loads in the pulses. Every host would send them, always, and a pulse that was changed by them
-// would be no cheap one any more. Rejected: one host that balances all. It must be elected, and know the
-// members of groups that it has no part in.
-type placer struct {
-	host    *Host
-	balance atomic.Bool
-	stops   atomic.Int64  // a caller of HandOver is about to stop this host: until a tick that was not missed
-	begun   atomic.Uint64 // hand-overs for placement, so far
-
-	mu      sync.Mutex
-	led     sched.Ring[*Group] // groups that lead here; the one that was looked at longest ago is first
-	prefers int                // of them, those with a Placement
-	number  uint64             // of the latest question
-	loads   map[uint64]leadership.Load
-	asked   bool  // the next step is to look
-	next    int64 // the tick of the next step; ticks that were missed do not count
-	left    int   // groups that this survey has not looked at
-	survey        // of the looks under way
-}
-
 type stoppedGroup struct {
 	id    uint64
 	cause error
-}
-
-// wish is what a survey wants a group to do: to hand over to one of some members, the best first.
-type wish struct {
-	group *Group
-	to    []target
-	began int64 // tick of the turn that has taken it
-
-	marked int64  // tick at which the end of the log was noted,
-	goal   uint64 // and that
-}
-
-// groupPlacing is a group's part in placement.
-type groupPlacing struct {
-	preference atomic.Pointer[Placement]        // nil: all members are equal
-	recent     atomic.Pointer[leadership.Moves] // nil: none
-	behind     atomic.Pointer[string]           // why the latest wish was not carried out; nil: it was
-
-	led     sched.Place[*Group] // guarded by the lock of the placer,
-	prefers bool                // as this: it is counted there
-
-	wish *wish // under way; owned by the turn
 }
 
 // Transfer is a leadership that is handed over because a caller wants it (Group.StartTransfer). It rests on
@@ -289,7 +229,7 @@ type inputs struct {
 	campaign    bool
 	handOver    bool
 	transfer    *Transfer        // nil: none was asked for
-	wish        *wish            // of placement; nil: none
+	wish        *placement.Wish  // of placement; nil: none
 	fetched     []storage.Result // of the readers
 	excepted    bool             // a follower is not covered by a pulse
 	forgot      appendlane.Outcome
@@ -319,8 +259,8 @@ type groupLeadership struct {
 	resume     leadership.Resume
 	lateOrders lateOrders
 	quietLead  quietLead
-	placing    groupPlacing // its own comments say who owns what
-	transfer   *Transfer    // under way, and owned by the turn; nil: none
+	placing    placement.Member // its own comments say who owns what
+	transfer   *Transfer        // under way, and owned by the turn; nil: none
 
 	staysLeader atomic.Bool // it was asked to hand over, and cannot
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/workqueue"
@@ -363,7 +364,7 @@ func (b *inbox) dropProposals() []proposals.Proposal {
 }
 
 // putWish leaves a wish for the next turn. A later one replaces it.
-func (b *inbox) putWish(w *wish) {
+func (b *inbox) putWish(w *placement.Wish) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {

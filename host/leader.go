@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
@@ -18,7 +17,7 @@ func (g *Group) Campaign() {
 // without waiting. Groups without such a member stay. It is for a host that will be stopped: for 600 election
 // timeouts no leader hands over to it for placement. Close does it by itself, when its context can end.
 func (h *Host) HandOver() {
-	h.changes.placer.stops.Store(h.clock.livedAtBeat() + stopTimeouts*int64(h.config.electionTicks()))
+	h.changes.placer.StopsSoon()
 	for _, g := range h.groups.all() {
 		if g.life.status.leads.Load() {
 			g.leadership.staysLeader.Store(false) // it may be possible now
@@ -76,25 +75,4 @@ func (h *Host) notLeader(leader uint64) *outcome.NotLeaderError {
 func (g *Group) Leader() (Leader, bool) {
 	id := g.Status().Leader
 	return g.host.leader(id), id != raft.None
-}
-
-// WaitLeader returns the leader as soon as this host knows one: at once, or after an election. It returns
-// ErrStopped if the group has stopped, and an error that wraps the context's when ctx ends.
-func (g *Group) WaitLeader(ctx context.Context) (Leader, error) {
-	for {
-		changed := g.life.roleChanged.wait()
-		if err := g.Err(); err != nil {
-			return Leader{}, outcome.WithCause(outcome.ErrStopped, err)
-		}
-		if leader := g.life.status.Load().Leader; leader != raft.None {
-			return g.host.leader(leader), nil
-		}
-		select {
-		case <-changed:
-		case <-g.life.ended:
-			return Leader{}, outcome.WithCause(outcome.ErrStopped, g.Err())
-		case <-ctx.Done():
-			return Leader{}, fmt.Errorf("millrace: no leader was known: %w", g.waitEnd(ctx))
-		}
-	}
 }

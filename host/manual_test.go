@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
@@ -160,12 +161,20 @@ type recordingTransport struct {
 	sent   []raftpb.Message
 	calls  int
 	closed bool
+	load   uint64 // the number of the latest question about load
 }
 
 func (o *recordingTransport) Start(transport.Receiver) {}
 func (o *recordingTransport) Close() error             { o.closed = true; return nil }
 
-func (o *recordingTransport) SendBytes(uint64, transport.Kind, []byte) bool { return false }
+func (o *recordingTransport) SendBytes(_ uint64, kind transport.Kind, body []byte) bool {
+	if kind == transport.Control && body[0] == control.LoadQuestion {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		_ = control.DecodeNumbers(body, "a question about load", &o.load)
+	}
+	return false
+}
 
 func (o *recordingTransport) Send(_ uint64, batch []transport.Envelope) bool {
 	o.mu.Lock()

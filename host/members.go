@@ -28,6 +28,12 @@ func (g *Group) isMember(id uint64) bool { return slices.Contains(g.memberIDs(),
 // isOther reports whether a host is another member of the group.
 func (g *Group) isOther(id uint64) bool { return id != g.self && g.isMember(id) }
 
+// leavesOutMember reports whether the group does not hear a member: it comes with another directory.
+func (g *Group) leavesOutMember(id uint64) bool {
+	refused := g.members.refuses.Load()
+	return refused != nil && slices.Contains(*refused, id)
+}
+
 // isMemberOrLeads reports whether a host is a member, or leads: a member that is behind may not know its
 // leader as a member yet.
 func (g *Group) isMemberOrLeads(id uint64) bool {
@@ -72,12 +78,6 @@ func (g *Group) noteJoined(r *membership.Roster) {
 	if m, ok := r.Member(g.self); ok && m.Incarnation == g.host.incarnation() {
 		g.members.joinRefused.Store(nil)
 	}
-}
-
-// leavesOutMember reports whether the group does not hear a member: it comes with another directory.
-func (g *Group) leavesOutMember(id uint64) bool {
-	refused := g.members.refuses.Load()
-	return refused != nil && slices.Contains(*refused, id)
 }
 
 // hasRemoved reports whether a host was a member and was removed.

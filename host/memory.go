@@ -51,20 +51,6 @@ func (m *memory) init(c Config) {
 	m.writing.Max = c.shareOf(writingShare)
 }
 
-// MemoryStats is what the groups of a host hold at the moment, by use, and the share of Config.MemoryBytes
-// for it, in bytes.
-type MemoryStats struct {
-	Waiting  MemoryUse // commands that wait for their turn
-	Proposed MemoryUse // commands that are proposed and not answered
-	Received MemoryUse // messages of peers that wait for their turn
-	// Writing is entries that wait for the disk. Its share bounds what is taken from peers; this host's own
-	// proposals come on top.
-	Writing MemoryUse
-}
-
-// MemoryUse is one use.
-type MemoryUse struct{ Used, Share int64 }
-
 const (
 	// The bounds on what is under way to one follower, and to the state machine. The bound in messages is
 	// far above what a round takes, because bytes are what costs memory. A leader that has sent as many

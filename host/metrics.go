@@ -6,7 +6,6 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/apply"
-	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
 )
@@ -263,7 +262,7 @@ func (h *Host) Metrics() HostMetrics {
 	m := HostMetrics{
 		Host: h.config.ID, Memory: h.Memory(), Log: h.LogStats(), Transport: h.TransportStats(),
 		EventsDropped: h.reports.events.Dropped(), LogLinesDropped: h.reports.logWriter.Dropped(), Strays: h.network.strays.Load(),
-		Placed: h.changes.placer.begun.Load(),
+		Placed: h.changes.placer.Begun(),
 	}
 	for _, code := range diagnosis.Codes() {
 		m.Causes = append(m.Causes, CauseCount{Code: code})
@@ -325,9 +324,7 @@ func (g *Group) snapshotMetrics() (m SnapshotMetrics) {
 			m.Age = time.Duration(max(g.host.clock.lived()-p.At, 0)) * g.host.config.tickPeriod()
 		}
 	}
-	if first, last := g.writes.storage.log.FirstIndex(), g.writes.storage.log.LastIndex(); last >= first {
-		m.LogEntries = last - first + 1
-	}
+	m.LogEntries = g.writes.storage.entries()
 	return m
 }
 
@@ -338,11 +335,4 @@ func (g *Group) divergenceMetrics() (m DivergenceMetrics) {
 	}
 	m.AgreedAt, m.Found = g.machine.divergence.Counts()
 	return m
-}
-
-// Memory returns what the groups hold. It never waits.
-func (h *Host) Memory() MemoryStats {
-	use := func(b *budget.Budget) MemoryUse { return MemoryUse{b.Used(), b.Max} }
-	m := &h.memory
-	return MemoryStats{Waiting: use(&m.waiting), Proposed: use(&m.proposed), Received: use(&m.received), Writing: use(&m.writing)}
 }

@@ -183,12 +183,3 @@ func (g *objectGroup) SendPast(to, index uint64) {
 	}
 	g.snapshots.Want()
 }
-
-// lacks names something that a member must have before it leads, and lacks as far as this leader knows; "":
-// nothing. The log of the member may be whole.
-func (g *Group) lacks(id uint64) (what string) {
-	if s := g.machine.objects.LackedBy(id); s != nil {
-		return fmt.Sprintf("object %v", s.ID)
-	}
-	return ""
-}

@@ -350,16 +350,15 @@ type groupStorage struct {
 	log GroupLog
 }
 
-func newStorage(log GroupLog) *groupStorage { return &groupStorage{storage.New(log), log} }
-
-// target is a member that should lead.
-type target struct {
-	id     uint64
-	rank   int
-	leads  uint64 // groups on its host
-	here   int    // and on this one
-	better bool   // it ranks above this member; otherwise it is for balance
+// entries returns how many entries the log has.
+func (s *groupStorage) entries() uint64 {
+	if first, last := s.log.FirstIndex(), s.log.LastIndex(); last >= first {
+		return last - first + 1
+	}
+	return 0
 }
+
+func newStorage(log GroupLog) *groupStorage { return &groupStorage{storage.New(log), log} }
 
 // stalls is a group's watch on its own work. It belongs to the turn.
 type stalls struct {
@@ -384,13 +383,6 @@ type stuckApply struct {
 	before int64  // the tick of the question before the latest
 	asked  int64  // and of the latest
 	ahead  []aheadMember
-}
-
-// survey is what the looks of a survey go by.
-type survey struct {
-	fits   map[uint64]*leadership.Load // hosts that may get a leadership
-	spare  int                         // groups that lead here, without those that the survey gives
-	quotas map[uint64]int              // how many a host may still get to balance the loads
 }
 
 // aheadMember is a member that has reached the goal, in its latest answer.

@@ -1,118 +1,176 @@
 package host
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 
-	"github.com/millrace/millrace/host/internal/leadership"
-	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/placement"
+	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/transport"
 )
 
-// Where the leader of a group should be. Any member can lead, but one may be nearer to the clients, or have
-// the better machine, and a host that leads most of its groups works while the others wait. Two rules move a
-// leadership that works, and nothing else does:
-//
-//	priorities  the leader hands over to a member that Placement ranks above it (by priority, then by zone)
-//	balance     among members of the same rank, a host that leads more groups hands over to one that leads
-//	            at least two fewer (Config.Balance)
-//
-// Both are hints. They never take part in an election: a group without a leader takes the first one that it
-// can get. And the leader follows its own configuration: it has what must be known (who is level), so members
-// need not agree, and a wrong opinion cannot stop a group. Members that disagree would hand the leadership to
-// and fro; so the members of a group count such hand-overs together (host/internal/leadership), and after
-// leadership.MaxPlacements of them in an hour the leader stays where it is.
-//
-// The host chooses for which groups something should change (survey.go), and the turn of the group looks
-// whether a member is level, and hands over (handover.go). Decision 0024 has the reasons.
+// This file wires package placement: what it knows of a host and of a group, and who tells it what.
 
-// Placement says which members of a group should lead it. The zero value means that all are equal. It is a
-// hint for a leader that works: it takes no part in elections, and a member with priority 0 leads if no other
-// can. Give all members the same; if they differ, that of the member that leads decides.
-type Placement struct {
-	// Priorities are from 0 to 100, by the ids of members. A member that is not named has 1. The leader hands
-	// over to a member with a higher priority than its own. 0 means that a member should lead only while no
-	// other can. At most 1,024 may be given, also for hosts that are no members yet.
-	Priorities map[uint64]int
-	// Zones are the zones (Config.Zone) in which the leader should be, the best first; at most 64. They
-	// decide among members of the same priority. A zone that is not named comes after all that are.
-	Zones []string
-}
+// SetBalance turns balance on or off (Config.Balance). It is safe for concurrent use.
+func (h *Host) SetBalance(on bool) { h.changes.placer.Balance(on) }
 
-const (
-	defaultPriority   = 1
-	maxPriority       = 100
-	maxPriorities     = 1 << 10
-	maxZones          = 64
-	placementTimeouts = 10 // election timeouts for which a leader leads, and a target is heard, before a hand-over
-)
-
-// isZero reports whether all members are equal.
-func (p *Placement) isZero() bool { return p == nil || len(p.Priorities) == 0 && len(p.Zones) == 0 }
-
-// clone returns a copy that its caller may keep, or nil for the zero value.
-func (p Placement) clone() *Placement {
-	if p.isZero() {
-		return nil
+// SetPlacement changes which members should lead the group, as this member sees it, until it is closed. The
+// zero value makes all members equal. It acts while this member leads; set it on all members. It is safe for
+// concurrent use.
+func (g *Group) SetPlacement(p Placement) error {
+	if err := g.Err(); err != nil {
+		return outcome.WithCause(outcome.ErrStopped, err)
 	}
-	return &Placement{Priorities: maps.Clone(p.Priorities), Zones: slices.Clone(p.Zones)}
-}
-
-// Validate reports the first setting that OpenGroup and SetPlacement would refuse, in a sentence.
-func (p Placement) Validate() error {
-	if len(p.Priorities) > maxPriorities {
-		return fmt.Errorf("millrace: Placement.Priorities names %d members, want at most %d", len(p.Priorities), maxPriorities)
+	if err := p.Validate(); err != nil {
+		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(p.Priorities)) {
-		switch priority := p.Priorities[id]; {
-		case id == raft.None || raft.IsLocalMsgTarget(id):
-			return fmt.Errorf("millrace: Placement.Priorities names host %d, which is a reserved id", id)
-		case priority < 0 || priority > maxPriority:
-			return fmt.Errorf("millrace: Placement.Priorities gives host %d the priority %d, want 0 to %d", id, priority, maxPriority)
-		}
-	}
-	if len(p.Zones) > maxZones {
-		return fmt.Errorf("millrace: Placement.Zones names %d zones, want at most %d", len(p.Zones), maxZones)
-	}
-	for i, zone := range p.Zones {
-		switch why := leadership.RejectZone(zone); {
-		case zone == "":
-			return fmt.Errorf("millrace: Placement.Zones[%d] is empty; leave it out: a zone that is not named comes last", i)
-		case why != nil:
-			return fmt.Errorf("millrace: Placement.Zones[%d] is %.80q: %w", i, zone, why)
-		case slices.Index(p.Zones, zone) < i:
-			return fmt.Errorf("millrace: Placement.Zones names %q twice", zone)
-		}
-	}
+	g.leadership.placing.Prefer(placement.Preference(p).Clone())
 	return nil
 }
 
-// rank returns how well a member is suited to lead: more is better.
-func (p *Placement) rank(id uint64, zone string) int {
-	if p == nil {
-		return 0
-	}
-	rank := p.priority(id) * (maxZones + 1)
-	if at := slices.Index(p.Zones, zone); at >= 0 && zone != "" {
-		rank += maxZones - at
-	}
-	return rank
+// PlacementStatus says where the leader of a group should be, as one of its members sees it.
+type PlacementStatus struct {
+	Placement Placement // in force on this member
+	// Wants is the member that should lead instead of this one by Placement, and Waits why it does not yet,
+	// in words. They are 0 and empty if no member should, and on a member that does not lead. Balance has no
+	// member in mind before it hands over, and is not among them.
+	Wants uint64
+	Waits string
+	// Recent is how many hand-overs for the sake of placement this member knows of in the past hour, by any
+	// leader of the group. With 4, the leader stays.
+	Recent int
 }
 
-func (p *Placement) priority(id uint64) int {
-	if priority, named := p.Priorities[id]; named {
-		return priority
+// Placement returns where the leader of the group should be, as this member sees it. It never waits.
+func (g *Group) Placement() PlacementStatus {
+	s := g.leadership.placing.Status()
+	status := PlacementStatus{Wants: s.Wants, Waits: s.Waits, Recent: s.Recent}
+	if s.Preference != nil {
+		status.Placement = Placement(*s.Preference.Clone())
 	}
-	return defaultPriority
+	return status
 }
 
-// describe says what the rank of a member is made from.
-func (p *Placement) describe(id uint64, zone string) string {
-	if p == nil {
-		return ""
+// openPlacer begins placement of a host.
+func (h *Host) openPlacer() {
+	c := &h.config
+	h.changes.placer.Open(placement.Settings{
+		Self: c.ID, Zone: c.Zone, Tick: c.tickPeriod(), Heartbeat: ticksPerHeartbeat, Election: int64(c.electionTicks()),
+	}, (*placedHost)(h), c.Balance)
+}
+
+// placedHost implements placement.Wiring.
+type placedHost Host
+
+func (h *placedHost) Now() int64       { return h.clock.livedAtBeat() }
+func (h *placedHost) Others() []uint64 { return (*Host)(h).others() }
+
+func (h *placedHost) HeardSince(id uint64) (tick int64, is bool) {
+	m := h.network.handshakes.Of(id)
+	if m == nil || !(*Host)(h).isThere(id) {
+		return 0, false
 	}
-	if len(p.Zones) == 0 {
-		return fmt.Sprintf("priority %d", p.priority(id))
+	return m.HeardSince.Load(), true
+}
+
+func (h *placedHost) Send(to uint64, body []byte) {
+	h.network.transport.SendBytes(to, transport.Control, body)
+}
+
+// Fitness says why this host should get no leadership.
+func (h *placedHost) Fitness() placement.Unfitness {
+	now := h.clock.livedAtBeat()
+	since, works := h.reports.watch.StalledDisk(h.storage.lane, now)
+	switch {
+	case h.shutdown.closing.Load():
+		return placement.StopsSoon
+	case h.storage.lane.Failed() || h.storage.lane.Parked() > 0 || works && now-since > int64(h.config.electionTicks()):
+		return placement.DiskStands
+	case slices.ContainsFunc(h.shards, func(s *sched.Shard) bool { _, hung := s.Counts(); return hung > 0 }):
+		return placement.TurnsHang
+	case h.appliers.Counts().Hung > 0:
+		return placement.MachinesHang
 	}
-	return fmt.Sprintf("priority %d, zone %q", p.priority(id), zone)
+	return placement.Fit
+}
+
+// placedGroup implements placement.Group and, while a turn runs, placement.Turn.
+type placedGroup Group
+
+func (g *placedGroup) Err() error                 { return (*Group)(g).Err() }
+func (g *placedGroup) Roster() *membership.Roster { return (*Group)(g).roster() }
+func (g *placedGroup) Voters() []uint64           { return (*Group)(g).voters() }
+func (g *placedGroup) LeadsSince() int64          { return g.life.roleTimes.Leads.Load() }
+func (g *placedGroup) LeavesOut(id uint64) bool   { return (*Group)(g).leavesOutMember(id) }
+func (g *placedGroup) Leave(w *placement.Wish)    { g.inbox.putWish(w) }
+func (g *placedGroup) Seat() *sched.Seat          { return &g.seat }
+func (g *placedGroup) Core() placement.Core       { return g.core.node }
+func (g *placedGroup) Ticks() int64               { return g.core.at.ticks }
+func (g *placedGroup) Discards() bool             { return g.writes.discarding.waitsForLane }
+func (g *placedGroup) Rests() bool                { return g.core.at.ticks < g.leadership.stalls.actAfter }
+func (g *placedGroup) ChangesMembers() bool       { return g.members.noted.Any() }
+func (g *placedGroup) Lacks(id uint64) string     { return (*Group)(g).lacks(id) }
+func (g *placedGroup) Refused(err error)          { (*Group)(g).noteRefusal(err) }
+
+func (g *placedGroup) HandedOver(to uint64, why string) {
+	term := g.core.node.BasicStatus().Term
+	g.leadership.stalls.actAfter = g.core.at.ticks + int64(2*g.host.config.electionTicks())
+	g.life.counts.placed.Add(1)
+	(*Group)(g).tellMoved(term, false)
+	(*Group)(g).reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: term, To: to, Cause: why, Placement: true})
+}
+
+// tellMoved notes that the leadership is handed over from here, and tells the other members.
+func (g *Group) tellMoved(term uint64, asked bool) {
+	body := g.leadership.placing.Moves(g.id, term, asked).Encode()
+	for _, id := range g.memberIDs() {
+		if id != g.self {
+			g.host.network.transport.SendBytes(id, transport.Control, body)
+		}
+	}
+}
+
+// advancePlacement hands over as a wish says, when a member is level. It is part of a turn.
+func (g *Group) advancePlacement() (again bool) {
+	came := g.work.taken.wish
+	g.work.taken.wish = nil
+	return g.leadership.placing.Advance((*placedGroup)(g), came)
+}
+
+// wishDue returns the tick at which a turn must look at its wish again.
+func (g *Group) wishDue() int64 {
+	if !g.leadership.placing.HasWish() {
+		return never
+	}
+	return g.core.at.ticks + ticksPerHeartbeat
+}
+
+// takePlacing takes a body about placement.
+func (h *Host) takePlacing(from uint64, body []byte) error {
+	switch body[0] {
+	case control.LoadQuestion:
+		var number uint64
+		if err := control.DecodeNumbers(body, "a question about load", &number); err != nil {
+			return err
+		}
+		h.network.transport.SendBytes(from, transport.Control, h.changes.placer.Load(number).Encode())
+	case control.LoadAnswer:
+		l, err := placement.DecodeLoad(body)
+		if err != nil {
+			return err
+		}
+		h.changes.placer.Answered(from, l)
+	default:
+		r, err := placement.DecodeMoved(body)
+		if err != nil {
+			return err
+		}
+		if g := h.groups.get(r.Group); g != nil && g.isOther(from) && g.Err() == nil && r.Term <= g.life.status.Load().Term {
+			g.leadership.placing.Told(r)
+		}
+	}
+	return nil
 }

@@ -3,15 +3,13 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/control"
-	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -20,7 +18,7 @@ import (
 // Settings that cannot be meant are refused in a sentence, at the start and later.
 func TestPlacementIsChecked(t *testing.T) {
 	many := map[uint64]int{}
-	for id := range uint64(maxPriorities + 1) {
+	for id := range uint64(1024 + 1) {
 		many[id+1] = 1
 	}
 	l := openTestHost(t, 3)
@@ -60,49 +58,29 @@ func TestPlacementIsChecked(t *testing.T) {
 	}
 }
 
-// Priority comes before zone, the first zone before the others, and priority 0 after all.
-func TestRanks(t *testing.T) {
-	p := &Placement{Priorities: map[uint64]int{1: 2, 2: 2, 5: 0}, Zones: []string{"a", "b"}}
-	order := []string{"2 in a", "1 in b", "1 in c", "3 in a", "4 in b", "4 in ", "5 in a", "5 in c"}
-	last := 1 << 30
-	for _, text := range order {
-		var id uint64
-		zone := ""
-		_, _ = fmt.Sscanf(text, "%d in %s", &id, &zone)
-		rank := p.rank(id, zone)
-		if rank >= last {
-			t.Errorf("member %s ranks %d, and the one before it %d", text, rank, last)
-		}
-		last = rank
-	}
-	if (*Placement)(nil).rank(1, "a") != 0 {
-		t.Error("without a Placement members differ")
-	}
-}
-
 // What a host says of its load is read back, and what no host says is refused.
 func TestLoadRecords(t *testing.T) {
 	l := openTestHostWith(t, 3, func(c *Config) { c.Zone = "east" })
 	defer l.Close(context.Background())
 	l.lead()
-	want := leadership.Load{Number: 7, Leads: 1, Zone: "east"}
-	if have, err := leadership.DecodeLoad(l.load(7).Encode()); err != nil || have != want {
+	want := placement.Load{Number: 7, Leads: 1, Zone: "east"}
+	if have, err := placement.DecodeLoad(l.changes.placer.Load(7).Encode()); err != nil || have != want {
 		t.Errorf("have %+v, %v, want %+v", have, err, want)
 	}
 	l.HandOver()
-	if have := l.load(8); have.Unfit != leadership.StopsSoon {
+	if have := l.changes.placer.Load(8); have.Unfit != placement.StopsSoon {
 		t.Errorf("a host that hands over because it will be stopped says %v", have.Unfit)
 	}
 	for _, body := range [][]byte{
 		{control.LoadQuestion}, {control.LoadQuestion, 1, 1}, {control.LoadAnswer}, {control.LoadAnswer, 1, 1},
-		leadership.Load{Zone: strings.Repeat("z", leadership.MaxZone+1)}.Encode(), leadership.Load{Zone: "\xff"}.Encode(), leadership.Load{Leads: leadership.MaxLeads + 1}.Encode(),
+		placement.Load{Zone: strings.Repeat("z", placement.MaxZone+1)}.Encode(), placement.Load{Zone: "\xff"}.Encode(), placement.Load{Leads: placement.MaxLeads + 1}.Encode(),
 		{control.Moved, 1, 1, 1}, {control.Moved, 1, 1, 1, 2}, {control.Moved, 1, 1, 1, 1, 1},
 	} {
 		if err := l.Host.control(2, transport.Control, body); !errors.Is(err, control.ErrBad) {
 			t.Errorf("%v is taken: %v", body, err)
 		}
 	}
-	if err := l.Host.control(2, transport.Control, leadership.Load{Number: 1 << 60, Leads: 1, Unfit: 99}.Encode()); err != nil { // of a later version
+	if err := l.Host.control(2, transport.Control, placement.Load{Number: 1 << 60, Leads: 1, Unfit: 99}.Encode()); err != nil { // of a later version
 		t.Error(err)
 	}
 }
@@ -110,7 +88,7 @@ func TestLoadRecords(t *testing.T) {
 // placed is a testHost that leads, with two other hosts that the test plays.
 type placed struct {
 	*testHost
-	says  map[uint64]leadership.Load // what the others answer
+	says  map[uint64]placement.Load // what the others answer
 	holds map[uint64]uint64
 }
 
@@ -122,7 +100,7 @@ func openPlaced(t *testing.T, p Placement) *placed {
 	if err := l.group.SetPlacement(p); err != nil {
 		t.Fatal(err)
 	}
-	return &placed{l, map[uint64]leadership.Load{2: {}, 3: {}}, map[uint64]uint64{2: begun, 3: begun}}
+	return &placed{l, map[uint64]placement.Load{2: {}, 3: {}}, map[uint64]uint64{2: begun, 3: begun}}
 }
 
 // pass lets the time of some heartbeats pass, in which the others answer. It returns the hosts that were told
@@ -135,9 +113,9 @@ func (p *placed) pass(heartbeats int) (told []uint64) {
 			a := raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: p.holds[id], From: id, To: 1}
 			in.Receive(id, []transport.Envelope{{Group: theGroup, Message: m}, {Group: theGroup, Message: a}})
 			says := p.says[id]
-			p.changes.placer.mu.Lock()
-			says.Number = p.changes.placer.number
-			p.changes.placer.mu.Unlock()
+			p.out.mu.Lock()
+			says.Number = p.out.load
+			p.out.mu.Unlock()
 			in.Deliver(id, transport.Control, says.Encode())
 		}
 		p.manual.runIdle()
@@ -154,7 +132,7 @@ func (p *placed) pass(heartbeats int) (told []uint64) {
 }
 
 // ledLong is when a leader has led for long enough for placement, in heartbeats.
-const ledLong = placementTimeouts * 10
+const ledLong = placement.SteadyTimeouts * 10
 
 // The leader hands over to the member that ranks first among those that are level, and says why it waits
 // until then.
@@ -200,14 +178,14 @@ func TestTheBestLevelMemberGetsTheLeadership(t *testing.T) {
 	})
 	t.Run("unfit", func(t *testing.T) {
 		p := openPlaced(t, two)
-		p.says[2] = leadership.Load{Unfit: leadership.MachinesHang}
+		p.says[2] = placement.Load{Unfit: placement.MachinesHang}
 		if told := p.pass(ledLong + 40); !slices.Equal(told, []uint64{3}) {
 			t.Errorf("the leader hands over to %v, want host 3: a state machine hangs on host 2", told)
 		}
 	})
 	t.Run("zone", func(t *testing.T) {
 		p := openPlaced(t, Placement{Zones: []string{"there", "here"}})
-		p.says[3] = leadership.Load{Zone: "there", Unfit: leadership.StopsSoon}
+		p.says[3] = placement.Load{Zone: "there", Unfit: placement.StopsSoon}
 		if told := p.pass(ledLong + 40); told != nil {
 			t.Errorf("the leader hands over to %v", told)
 		}
@@ -221,18 +199,6 @@ func TestTheBestLevelMemberGetsTheLeadership(t *testing.T) {
 			t.Errorf("an hour has not passed since a caller has asked for a transfer, and the leader hands over to %v", told)
 		}
 		waits(p, 2, "a caller has asked for a transfer of the leadership less than 1h0m0s ago")
-	})
-	t.Run("a plan that comes while it waits", func(t *testing.T) {
-		p := openPlaced(t, two)
-		if why := p.group.rejectWish(); why != "" {
-			t.Errorf("a leader of a quiet group does not hand over: %s", why)
-		}
-		r := *p.group.roster()
-		r.Plan = &membership.Plan{}
-		p.group.members.rosters.Set(&r, 0)
-		if why := p.group.rejectWish(); why != "the members change" {
-			t.Errorf("a plan is under way, and the leader does not hand over because of %q", why)
-		}
 	})
 	t.Run("a plan", func(t *testing.T) {
 		p := openPlaced(t, two)
@@ -250,66 +216,20 @@ func TestMovesAreBounded(t *testing.T) {
 	oneGoroutine(t)
 	p := openPlaced(t, Placement{Priorities: map[uint64]int{2: 5}})
 	moved := func(term, number uint64) {
-		(*inbound)(p.Host).Deliver(3, transport.Control, leadership.Moved{Group: theGroup, MoveName: leadership.MoveName{Term: term, Number: number}}.Encode())
+		(*inbound)(p.Host).Deliver(3, transport.Control, placement.Moved{Group: theGroup, MoveName: placement.MoveName{Term: term, Number: number}}.Encode())
 	}
-	for n := range uint64(leadership.MaxPlacements) {
+	for n := range uint64(placement.MaxPlacements) {
 		moved(1, n)
 		moved(1, n)
 		moved(2, n) // in a term that is not known
 	}
-	if n := p.group.Placement().Recent; n != leadership.MaxPlacements {
-		t.Fatalf("%d hand-overs are counted, want %d", n, leadership.MaxPlacements)
+	if n := p.group.Placement().Recent; n != placement.MaxPlacements {
+		t.Fatalf("%d hand-overs are counted, want %d", n, placement.MaxPlacements)
 	}
 	if told := p.pass(2 * ledLong); told != nil || !p.group.Explain().Has(diagnosis.CodePlacementRests) {
 		t.Errorf("after %d hand-overs the leader hands over to %v; %v", p.group.Placement().Recent, told, p.group.Explain())
 	}
-	if n := int(p.config.hourTicks() / ticksPerHeartbeat); p.pass(n) == nil {
+	if n := int(placement.Window/p.config.tickPeriod()) / ticksPerHeartbeat; p.pass(n) == nil {
 		t.Error("an hour later the leader still does not hand over")
-	}
-}
-
-// A host that leads 10,000 groups looks at a bounded number of them in a step, and at all of them in a
-// survey; and it gives away half of what another one leads less.
-func TestStepsAreBounded(t *testing.T) {
-	l := openTestHostWith(t, 3, func(c *Config) { c.Balance = true })
-	defer l.Close(context.Background())
-	for l.clock.livedAtBeat() < l.config.placementTicks() {
-		l.manual.tick()
-		for _, id := range []uint64{2, 3} {
-			(*inbound)(l.Host).Receive(id, nil)
-		}
-	}
-	const groups = 10_000
-	roster := membership.Founded([]membership.Member{{ID: 1}, {ID: 2}, {ID: 3}})
-	for range groups {
-		g := &Group{member: member{self: 1, host: l.Host}}
-		g.members.rosters.Set(roster, 0)
-		g.life.roleTimes.Begin(0)
-		g.life.roleTimes.Leads.Store(0)
-		l.changes.placer.add(g)
-	}
-	p, now := &l.changes.placer, l.clock.livedAtBeat()
-	if question, _ := p.step(now); question == nil {
-		t.Fatal("a host with many groups asks nothing")
-	}
-	p.answered(2, leadership.Load{Number: p.number, Leads: groups})
-	p.answered(3, leadership.Load{Number: p.number, Leads: 0})
-	steps, given := 0, 0
-	began := time.Now()
-	for now = p.next; p.asked; steps++ {
-		_, wishes := p.step(now)
-		if len(wishes) > maxWishes {
-			t.Fatalf("a step begins %d hand-overs", len(wishes))
-		}
-		for _, w := range wishes {
-			if len(w.to) != 1 || w.to[0].id != 3 {
-				t.Fatalf("a group should go to %+v", w.to)
-			}
-		}
-		given += len(wishes)
-	}
-	t.Logf("%d hand-overs in %d steps, %v for each", given, steps, time.Since(began)/time.Duration(steps))
-	if given != groups/4 || steps < groups/maxLooks {
-		t.Errorf("%d groups are given away in %d steps, want %d: the other host gives as many", given, steps, groups/4)
 	}
 }

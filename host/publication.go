@@ -24,7 +24,7 @@ func (g *Group) publish() {
 		g.life.status.Store(now)
 		g.life.roleTimes.Record(now, g.host.clock.livedAtBeat())
 		if was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role {
-			g.uncover()
+			g.pulse.cover.End(g.id)
 		}
 	}
 	if st.SoftState != g.core.role {
@@ -36,9 +36,9 @@ func (g *Group) publish() {
 		g.host.reports.events.Emit(event.RoleChanged{Group: g.id, Term: st.Term, Role: now.Role, Leader: st.Lead, Cause: cause})
 		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", now.Role.String(), "leader", st.Lead, "last", st.LastIndex, "cause", cause)
 		if st.RaftState == raft.StateLeader {
-			g.host.changes.placer.add(g)
+			g.host.changes.placer.Add(&g.leadership.placing)
 		} else if g.core.role.RaftState == raft.StateLeader {
-			g.host.changes.placer.drop(g)
+			g.host.changes.placer.Drop(&g.leadership.placing)
 		}
 		g.core.role = st.SoftState
 		g.life.roleChanged.notify()

@@ -103,9 +103,6 @@ func (g *Group) follows(line pulse.Line, leader uint64) bool {
 	return s.Role == event.RoleFollower && s.Term == line.Term && s.Leader == leader && s.Committed >= line.Commit && !g.members.withoutAuthority.Load() && g.Err() == nil
 }
 
-// uncover ends that.
-func (g *Group) uncover() { g.pulse.cover.End(g.id) }
-
 // hearPulses tells the core of a follower that its leader was heard, and advances its clock to that moment.
 // It returns the ticks that have passed since.
 func (g *Group) hearPulses(passed int) (left int) {
@@ -123,7 +120,7 @@ func (g *Group) hearPulses(passed int) (left int) {
 	follows, err := g.core.node.HeardLeader(c.Term, c.List.From())
 	g.noteRefusal(err)
 	if !follows {
-		g.uncover()
+		g.pulse.cover.End(g.id)
 	} else {
 		g.writes.discarding.unheard = 0
 		g.pulse.idle = len(g.work.taken.messages)+len(g.work.taken.answers)+len(g.work.taken.proposals) == 0

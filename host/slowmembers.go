@@ -17,3 +17,10 @@ func (g *Group) reportSlow(id, behind uint64, stalled int64) {
 	g.host.reports.events.Emit(e)
 	g.host.env.logger.Warn("a member has acknowledged nothing for long; look at its host and its disk", "group", e.Group, "host", g.self, "member", e.Member, "behind", e.Behind, "for", e.For)
 }
+
+// watchMembers looks at the followers, once in a tick at most. It is part of a turn.
+func (g *Group) watchMembers() (again bool) {
+	now := g.core.at.ticks - g.core.at.missed
+	g.life.views.Observe(g.core.node, g.self, now, int64(g.host.config.electionTicks()), func(id uint64) { g.host.askIfAlive(id, now) })
+	return false
+}

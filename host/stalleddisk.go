@@ -139,25 +139,3 @@ func (g *Group) handOver() bool {
 	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: "its host is about to stop"})
 	return true
 }
-
-// successor returns the other member with most of the log among those that fit, or None. One that is known to
-// lack an object that commands may name does not.
-func (g *Group) successor(fits func(id uint64, pr tracker.Progress) bool) (target uint64) {
-	most := uint64(0)
-	g.core.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if hasAuthority(kind, &pr) && id != g.self && fits(id, pr) && g.lacks(id) == "" && (target == raft.None || pr.Match > most) {
-			target, most = id, pr.Match
-		}
-	})
-	return target
-}
-
-func (g *Group) reportGivenUp(e event.LeadershipGivenUp) {
-	g.life.counts.givenUp.Add(1)
-	g.host.reports.events.Emit(e)
-	log := g.host.env.logger.Warn
-	if e.Placement {
-		log = g.host.env.logger.Info
-	}
-	log("millrace: the leader gives its leadership up", "group", e.Group, "host", g.self, "term", e.Term, "to", e.To, "cause", e.Cause)
-}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/examination"
-	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/turn"
 )
 
@@ -53,15 +52,6 @@ func (c Config) bounds() examination.Bounds {
 
 // lateTicks is for how long an order may wait.
 func (c Config) lateTicks() int64 { return max(int64(c.electionTicks()/2), 2*ticksPerHeartbeat) }
-
-// hourTicks is the time in which hand-overs are counted.
-func (c Config) hourTicks() int64 { return int64(leadership.Window / c.tickPeriod()) }
-
-// ticksLong is the time that some ticks take.
-func (c *Config) ticksLong(ticks int64) time.Duration { return time.Duration(ticks) * c.tickPeriod() }
-
-// placementTicks is for how long a leader must have led, and the host of a target must have been heard.
-func (c *Config) placementTicks() int64 { return placementTimeouts * int64(c.electionTicks()) }
 
 // stallTicks is Config.StallTimeout in ticks.
 func (c Config) stallTicks() int64 { return int64(c.StallTimeout / c.tickPeriod()) }

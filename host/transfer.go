@@ -7,11 +7,9 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/event"
-	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
-	"github.com/millrace/millrace/transport"
 )
 
 // Poll returns whether the transfer has ended, and with which error. It never waits.
@@ -120,7 +118,7 @@ func (g *Group) startTransfer() {
 		return
 	}
 	t.term, t.at, g.leadership.transfer = st.Term, g.core.at.ticks, t
-	g.noteHandedOver(st.Term, true)
+	g.tellMoved(st.Term, true)
 	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: t.target, Cause: "a caller has asked for it"})
 }
 
@@ -159,20 +157,4 @@ func (g *Group) notLevel(t *Transfer) error {
 	})
 	return fmt.Errorf("millrace: group %d keeps its leader, host %d: in %v host %d did not take over; it holds entry %d of %d; look at its host, its disk and the network to it",
 		g.id, g.self, took, t.target, match, last)
-}
-
-// noteHandedOver notes that the leadership is handed over from here, and tells the other members.
-func (g *Group) noteHandedOver(term uint64, asked bool) {
-	now, m := g.host.clock.livedAtBeat(), g.leadership.placing.recentOrNew()
-	if asked {
-		m.RestUntil(now + g.host.config.hourTicks())
-	} else {
-		m.Note(now)
-	}
-	body := leadership.Moved{Group: g.id, MoveName: m.NameNext(term), Asked: asked}.Encode()
-	for _, id := range g.memberIDs() {
-		if id != g.self {
-			g.host.network.transport.SendBytes(id, transport.Control, body)
-		}
-	}
 }

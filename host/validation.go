@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/identity"
-	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs"
@@ -72,8 +72,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.SnapshotBytesPerSecond is %d, want %d to %d", c.SnapshotBytesPerSecond, bulk.BlockBytes, int64(maxMemoryBytes))
 	case c.ObjectBytesPerSecond < bulk.BlockBytes || c.ObjectBytesPerSecond > maxMemoryBytes:
 		return fmt.Errorf("millrace: Config.ObjectBytesPerSecond is %d, want %d to %d", c.ObjectBytesPerSecond, bulk.BlockBytes, int64(maxMemoryBytes))
-	case leadership.RejectZone(c.Zone) != nil:
-		return fmt.Errorf("millrace: Config.Zone is %.80q: %w", c.Zone, leadership.RejectZone(c.Zone))
+	case placement.RejectZone(c.Zone) != nil:
+		return fmt.Errorf("millrace: Config.Zone is %.80q: %w", c.Zone, placement.RejectZone(c.Zone))
 	case c.FlightRecorder.validate() != nil:
 		return c.FlightRecorder.validate()
 	case c.MaxGroups < 1:

@@ -65,6 +65,7 @@ var besideHost = []string{
 	"host/internal/objects",
 	"host/internal/outbox",
 	"host/internal/peers",
+	"host/internal/placement",
 	"host/internal/plans",
 	"host/internal/proposals",
 	"host/internal/pulse",

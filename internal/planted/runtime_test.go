@@ -2,14 +2,10 @@ package planted_test
 
 // runtimeBugs are bugs in the runtime, package host and those below it.
 var runtimeBugs = []bug{
-	{name: "place_without_bound", what: "a leader hands over for placement again and again, however often within an hour", in: "sim", found: "TestPlacement", args: "-placements 1", edits: []edit{{"host/leadership.go",
-		`if m == nil {
-		return 0
-	}
-	return m.Count`, `if true {
-		return 0
-	}
-	return m.Count`}}},
+	{name: "place_without_bound", what: "a leader hands over for placement again and again, however often within an hour", in: "sim", found: "TestPlacement", args: "-placements 1", edits: []edit{{"host/internal/placement/member.go",
+		`if moves := m.recent.Load(); moves != nil {
+		return moves.Count(`, `if moves := m.recent.Load(); moves != nil && false {
+		return moves.Count(`}}},
 	{name: "any_directory", what: "a host accepts a peer with any directory", in: "sim", found: "TestSeeds", args: "-seeds 100 -failures 1", says: "were introduced to each other", edits: []edit{{"host/handshakes.go",
 		`h.trust.admission.Incarnation(peer.ID); known {`, `h.trust.admission.Incarnation(peer.ID); known || true {`}, {"host/internal/identity/admission.go",
 		`return heard &&`, `return true || heard &&`}, {"host/internal/identity/admission.go",
@@ -182,9 +178,9 @@ var runtimeBugs = []bug{
 		`return max(0, passed-ticksPerHeartbeat)`, `return 0 * max(0, passed-ticksPerHeartbeat)`}}},
 	{name: "supersede_snapshot", what: "a later answer of the append lane replaces one that carries a snapshot", in: "host/internal/outbox", found: "TestSupersedes", edits: []edit{{"host/internal/outbox/batches.go",
 		`next.Index >= prev.Index && (prev.Snapshot == nil || prev.Snapshot == next.Snapshot)`, `next.Index >= prev.Index`}}},
-	{name: "balance_blindly", what: "a host balances as if all others led nothing", in: "sim", found: "TestPlacement", args: "-placements 2", says: "ten minutes after the faults", edits: []edit{{"host/survey.go",
-		`		if p.rejectHost(id, now) != "" {`, `		l.Leads = 0
-		if p.rejectHost(id, now) != "" {`}}},
+	{name: "balance_blindly", what: "a host balances as if all others led nothing", in: "sim", found: "TestPlacement", args: "-placements 2", says: "ten minutes after the faults", edits: []edit{{"host/internal/placement/placer.go",
+		`		if p.reject(id, now) != "" {`, `		l.Leads = 0
+		if p.reject(id, now) != "" {`}}},
 	{name: "trust_births", what: "the table of sessions begins a session that it may have forgotten", in: "host/session", found: "TestAnEvictedSessionIsExpired", edits: []edit{{"host/session/table.go",
 		`return birth <= t.floor || t.now-birth > t.options.Expiry || birth > t.now`, `return false`}}},
 	{name: "forget_conf_change", what: "a host puts a change of the members in force, and does not tell its core", in: "sim", found: "TestChurn", args: "-churns 20", edits: []edit{{"host/rosters.go",
@@ -218,7 +214,7 @@ var runtimeBugs = []bug{
 	{name: "old_answer", what: "a follower serves a read by the answer to a question that was asked before the read began", in: "sim", found: "TestLeases", args: "-leases 24", says: "before the read began", edits: []edit{{"host/internal/reads/round.go",
 		`if number == r.number {`, `if true {`}, {"host/internal/reads/queue.go",
 		`p.Owner.number <= number; p`, `true; p`}}},
-	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "host", found: "TestTheBestLevelMemberGetsTheLeadership", edits: []edit{{"host/handover.go",
+	{name: "place_behind", what: "a leader hands over for placement to a member that is behind", in: "host", found: "TestTheBestLevelMemberGetsTheLeadership", edits: []edit{{"host/internal/placement/wish.go",
 		`	case kind != raft.ProgressTypePeer:
 `, `	case kind == raft.ProgressTypePeer:
 		return ""

@@ -19,7 +19,7 @@ queues    sched outbox workqueue                      workqueue→outbox
 lanes     identity storage appendlane divergence
 machine   apply
 services  proposals reads members bulk pulse examination peers  proposals→members peers→examination
-duties    founding plans leadership snapshots objects objects→snapshots
+duties    founding plans leadership placement snapshots objects objects→snapshots
 `
 
 // The runtime is built of parts (host/internal/…), and package host is the wiring. No part knows the wiring,

@@ -23,10 +23,27 @@ import (
 var lockers = words(`
 	Taking Transfer
 	flightRecorder groupTable inbox
-	placer published shutdown
+	published shutdown
 	signal
-	apply.Lane apply.Lanes apply.LogTime apply.Queue apply.Skips appendlane.Lane appendlane.Queue bulk.Receiver bulk.Sender bulk.Transfers divergence.Comparison examination.FollowerWatch examination.Watch identity.Admission leadership.Moves members.Authority members.Keys members.Removal members.Rosters objects.Keeper objects.Upload peers.Book plans.Applicants plans.Catalog plans.Execution plans.Executions plans.Requests proposals.DrainRate proposals.Queue proposals.Spaces pulse.PeerPulses pulse.Receiver pulse.Sender reads.Queue reads.Read reports.Events reports.backlog
-	sched.Seat sched.Shard sched.Worker sched.relay snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take storage.Reader storage.Readers storage.Shortages workqueue.Queue`)
+	appendlane.Lane appendlane.Queue
+	apply.Lane apply.Lanes apply.LogTime apply.Queue apply.Skips
+	bulk.Receiver bulk.Sender bulk.Transfers
+	divergence.Comparison
+	examination.FollowerWatch examination.Watch
+	identity.Admission
+	members.Authority members.Keys members.Removal members.Rosters
+	objects.Keeper objects.Upload
+	peers.Book
+	placement.Moves placement.Placer
+	plans.Applicants plans.Catalog plans.Execution plans.Executions plans.Requests
+	proposals.DrainRate proposals.Queue proposals.Spaces
+	pulse.PeerPulses pulse.Receiver pulse.Sender
+	reads.Queue reads.Read
+	reports.Events reports.backlog
+	sched.Seat sched.Shard sched.Worker sched.relay
+	snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take
+	storage.Reader storage.Readers storage.Shortages
+	workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`

@@ -1,4 +1,4 @@
-package leadership
+package placement
 
 import (
 	"errors"
