@@ -23,7 +23,7 @@ import (
 var lockers = words(`
 	Taking Transfer
 	flightRecorder groupTable inbox
-	published shutdown
+	shutdown
 	signal
 	appendlane.Lane appendlane.Queue
 	apply.Lane apply.Lanes apply.LogTime apply.Queue apply.Skips

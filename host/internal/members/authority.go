@@ -1,8 +1,7 @@
 package members
 
 import (
-	"sync"
-
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -21,7 +20,7 @@ import (
 type Authority struct {
 	mark wal.Fence // as Open found it; zero: the log has no amnesia
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	without map[uint64]bool // the groups of the log that have no authority, open or not
 	regains map[uint64]bool // those that have regained it in this life
 }
