@@ -72,9 +72,9 @@ host/internal/bulk     host/event host/internal/control raft snapshot transport 
 host/internal/divergence host/event host/session host/internal/control host/internal/entry internal/lock      |
 host/internal/storage  env internal/repetition raft raft/raftpb vfs wal internal/lock                         |
 host/internal/apply    env vfs raft/raftpb object host/event host/outcome host/session host/statemachine host/internal/containment host/internal/divergence host/internal/entry host/internal/identity host/internal/sched host/internal/storage host/internal/workqueue internal/lock|
-host/internal/members  host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/raftpb transport internal/lock|
-host/internal/founding host/diagnosis host/internal/entry host/internal/turn |
-host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity raft raft/raftpb transport internal/lock|
+host/internal/members  host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/raftpb transport wal internal/lock|
+host/internal/founding host/diagnosis host/internal/entry host/internal/turn raft raft/raftpb transport |
+host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity host/internal/turn raft raft/raftpb raft/tracker transport internal/lock|
 host/internal/reads    host/internal/budget host/internal/control host/internal/sched internal/lock           |
 host/internal/proposals raft raft/raftpb transport host/session host/outcome host/statemachine host/internal/budget host/internal/control host/internal/sched host/internal/turn internal/lock|
 host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs internal/lock|
