@@ -162,7 +162,7 @@ func (g *Group) advanceFounding() (again bool) {
 	}
 	st := g.core.node.BasicStatus()
 	leads := st.RaftState == raft.StateLeader
-	g.members.founding.Leads(leads, g.core.at.ticks)
+	g.members.founding.Leads(leads, g.core.at.Ticks)
 	if !leads {
 		g.campaignFirst(st)
 		if st.Lead == raft.None {
@@ -255,13 +255,13 @@ func (g *Group) proposeFounding(data []byte) (proposed bool) {
 
 // holdCommands decides whether commands stay in the inbox.
 func (g *Group) holdCommands() (released bool) {
-	hold := g.core.node.BasicStatus().RaftState == raft.StateLeader && g.members.founding.Holds(g.core.at.ticks, int64(g.host.config.electionTicks()))
+	hold := g.core.node.BasicStatus().RaftState == raft.StateLeader && g.members.founding.Holds(g.core.at.Ticks, int64(g.host.config.electionTicks()))
 	return g.inbox.hold(hold) && !hold
 }
 
 // foundingDue returns the tick at which commands are no longer held.
 func (g *Group) foundingDue() int64 {
-	return g.members.founding.Due(g.core.at.ticks, int64(g.host.config.electionTicks()))
+	return g.members.founding.Due(g.core.at.Ticks, int64(g.host.config.electionTicks()))
 }
 
 // publishFounding makes the founding visible to Group.Founding.

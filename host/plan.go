@@ -102,7 +102,7 @@ func (g *Group) isLevel(id uint64) bool {
 	if pr, ok := g.progress(id); ok && pr.State == tracker.StateReplicate {
 		match = pr.Match
 	}
-	return g.members.plan.catchUp.IsLevel(id, match, g.core.node.BasicStatus().LastIndex, g.core.at.ticks, int64(g.host.config.electionTicks()))
+	return g.members.plan.catchUp.IsLevel(id, match, g.core.node.BasicStatus().LastIndex, g.core.at.Ticks, int64(g.host.config.electionTicks()))
 }
 
 // progress returns what this leader knows of a member.
@@ -117,10 +117,10 @@ func (g *Group) progress(id uint64) (found tracker.Progress, ok bool) {
 
 // yieldTo hands the leadership to a member that stays a voter after a stage.
 func (g *Group) yieldTo(c membership.Change) {
-	if g.core.node.BasicStatus().LeadTransferee != raft.None || g.members.plan.asked > 0 && g.core.at.ticks < g.members.plan.asked+int64(g.host.config.electionTicks()) {
+	if g.core.node.BasicStatus().LeadTransferee != raft.None || g.members.plan.asked > 0 && g.core.at.Ticks < g.members.plan.asked+int64(g.host.config.electionTicks()) {
 		return
 	}
-	g.members.plan.asked = max(g.core.at.ticks, 1)
+	g.members.plan.asked = max(g.core.at.Ticks, 1)
 	target := g.successor(func(id uint64, pr tracker.Progress) bool {
 		return !membership.Takes(c.Steps, id) && (pr.RecentActive || g.host.isThere(id))
 	})
@@ -191,7 +191,7 @@ func (g *Group) planDue() int64 {
 	if r := g.roster(); r == nil || r.Plan == nil || g.core.node.BasicStatus().RaftState != raft.StateLeader {
 		return never
 	}
-	return g.core.at.ticks + ticksPerHeartbeat
+	return g.core.at.Ticks + ticksPerHeartbeat
 }
 
 // planJoin begins a plan for the first host that may join by its token, and tells the others why they may
