@@ -70,7 +70,7 @@ func (g *Group) checkStall() (again bool) {
 // giveUp hands the leadership over, or steps down if that was tried in this term, provided that a quorum has
 // acknowledged appends since a tick.
 func (g *Group) giveUp(since int64, cause string) {
-	target := g.leadership.stalls.acks.ReadyWithout(g.core.node, g.self, since)
+	target := g.leadership.stalls.acks.ReadyWithout(g.core.node, g.self, since, g.isQuorum)
 	if target == raft.None {
 		g.askToWrite(since)
 		return
