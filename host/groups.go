@@ -100,7 +100,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	g.work.held.Alarm = sched.Alarm{Clock: h.env.env.Clock, Wake: g.wake}
 	g.proposals.alarm = sched.Alarm{Clock: h.env.env.Clock, Wake: g.wake}
 	g.proposals.batching.Rule = h.env.batches()
-	g.writes.append = appendlane.NewQueue(c.ID, (*writer)(g), stored, g.core.hard, &h.memory.writing)
+	g.writes.append = h.storage.lane.NewQueue(c.ID, (*writer)(g), stored, g.core.hard, &h.memory.writing)
 	if err := g.openMachine(machine); err != nil {
 		return nil, err
 	}
@@ -154,13 +154,13 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 		store.Begin((*storageGroup)(g), nil)
 	}
 	if !g.members.founding.IsFounded() {
-		if g.setBound(); g.members.founding.Bound() == nil && !g.members.joins {
+		if g.members.founding.SetBound(); g.members.founding.Bound() == nil && !g.members.joins {
 			g.countUnfounded()
 		}
 	}
 	g.leadership.resume.Voted = g.members.founding.Bound() != nil && (g.core.hard.Vote == g.self || g.isAlone())
 	g.snapshots.Schedule(g.snapshots.Growth.Applied())
-	g.publishFounding()
+	g.members.founding.Publish()
 	g.publish()
 	g.tellAuthorityLost()
 	return g, nil
@@ -256,7 +256,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.proposals.Queue = proposals.NewQueue(proposals.Settings{Budget: &h.memory.proposed})
 	g.inbox.memory, g.inbox.now = &h.memory.memory, h.env.env.Clock.Now
 	g.reads.init(g)
-	g.writes.append = appendlane.NewQueue(id, (*writer)(g), nil, raftpb.HardState{}, nil)
+	g.writes.append = h.storage.lane.NewQueue(id, (*writer)(g), nil, raftpb.HardState{}, nil)
 	g.machine.apply = apply.New((*machineGroup)(g), apply.Settings{Group: id, Self: h.config.ID, Lanes: h.appliers})
 	g.snapshots.Init((*snapshotGroup)(g), snapshots.Settings{ID: id, Lanes: &h.bulk.snapshotLanes})
 	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn
@@ -265,6 +265,6 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 }
 
 func (m *groupMembers) init(g *Group) {
-	m.founding.Init((*foundingLog)(g))
-	m.executions.Init((*planMember)(g), g.id, g.self, &g.host.changes.executing)
+	m.founding.Init((*foundingWiring)(g), g.foundingSettings())
+	m.plan.Init((*planWiring)(g), g.planSettings())
 }

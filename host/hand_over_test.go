@@ -95,7 +95,7 @@ func TestAcksOfAnEarlierTermDoNotCount(t *testing.T) {
 	if s := l.group.Status(); s.Role != event.RoleLeader || s.Term != 3 {
 		t.Fatalf("setup: %+v", s)
 	}
-	before := l.group.core.at.ticks
+	before := l.group.core.at.Ticks
 	for range 3 {
 		l.manual.tick()
 	}

@@ -2,7 +2,6 @@ package host
 
 import (
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/turn"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -147,7 +147,7 @@ type hostClock struct {
 	host   *Host
 	ticker env.Ticker
 	calm   atomic.Bool
-	at     atomic.Pointer[moment] // as of the last beat
+	at     atomic.Pointer[sched.Moment] // as of the last beat
 	pauses pausesSeen
 
 	// Owned by beat.
@@ -162,16 +162,16 @@ type flightRecorder struct {
 	recorder *flight.Recorder
 	task     env.Task
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	waiting []stoppedGroup
 	written int
-	files   sync.Mutex // one file is written at a time
+	files   lock.Mutex // one file is written at a time
 }
 
 // groupTable holds the groups of a host that are open, or on their way to it or from it. It holds the ids
 // of those that were removed, which the log remembers.
 type groupTable struct {
-	mu      sync.RWMutex
+	mu      lock.RWMutex
 	open    map[uint64]*Group // nil: being opened
 	removed map[uint64]bool   // for good
 	closed  bool
@@ -193,7 +193,7 @@ type Transfer struct {
 	to    uint64
 	group *Group
 
-	mu   sync.Mutex
+	mu   lock.Mutex
 	done chan struct{} // closed with the outcome
 	err  error
 	is   bool
@@ -216,8 +216,9 @@ type inbox struct {
 
 	commands atomic.Int64 // that wait; 0 spares those who look the lock
 	due      atomic.Bool  // as many wait as verdict says
+	answered atomic.Bool  // answers or messages wait: the same
 
-	mu            sync.Mutex
+	mu            lock.Mutex
 	closed        bool
 	waiting       inputs
 	holds         bool               // commands stay here for now: the group may be founded before long (founding.go)
@@ -277,7 +278,7 @@ type groupWork struct {
 	entries  []raftpb.Entry // scratch for proposals
 	ordered  bool           // it was told to campaign, in this turn
 	wanted   turn.Wanted    // duties
-	dutiesAt moment         // of the last turn,
+	dutiesAt sched.Moment   // of the last turn,
 	bearing  bearing        // and what it was when a duty was called last
 	releases bool           // a duty lets commands go, so another turn must follow
 }

@@ -74,6 +74,7 @@ func (b *inbox) putMessages(messages []raftpb.Message, bytes int64) (dropped int
 	}
 	b.messageBytes += bytes
 	b.waiting.messages = append(b.waiting.messages, messages...)
+	b.answered.Store(true)
 	return 0
 }
 
@@ -99,11 +100,13 @@ func (b *inbox) putReplaced(peer uint64) {
 		}
 		return drop
 	})
+	b.answered.Store(len(b.waiting.answers)+len(b.waiting.messages) > 0)
 }
 
 func (b *inbox) putAnswers(answers []raftpb.Message) {
 	b.mu.Lock()
 	b.waiting.answers = append(b.waiting.answers, answers...)
+	b.answered.Store(true)
 	b.mu.Unlock()
 }
 
@@ -188,6 +191,7 @@ func (b *inbox) take(spare *inputs, maxBytes int64) (more bool) {
 	spare.proposals, b.waiting.proposals = b.waiting.proposals, spare.proposals
 	var messageBytes int64
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
+	b.answered.Store(len(b.waiting.messages) > 0)
 	b.memory.waiting.Give(b.forwardBytes)
 	b.forwardBytes = 0
 	b.memory.received.Give(b.messageBytes - messageBytes)
@@ -266,11 +270,8 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	return len(in.proposals), in.campaign || in.handOver || in.transfer != nil || in.forgot != appendlane.NotAsked || len(in.messages) > 0
 }
 
-func (b *inbox) hasAnswers() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.waiting.answers)+len(b.waiting.messages) > 0
-}
+// hasAnswers reports whether answers or messages wait. It takes no lock.
+func (b *inbox) hasAnswers() bool { return b.answered.Load() }
 
 // maxFrames bounds the forward frames, and the refusals, that wait for a turn, besides their bytes.
 const maxFrames = 4096

@@ -2,6 +2,7 @@ package host
 
 import (
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,10 +30,10 @@ import (
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/wal"
 )
 
 // What a group and a host consist of, as far as it knows neither. host.go puts it together.
@@ -107,35 +108,56 @@ type groupReads struct {
 	round reads.Round // owned by the turn
 }
 
-// published is a Status that any goroutine may read, and the turn alone writes. A lock costs less than memory
-// for each change.
+// published is a Status that any goroutine may read, and the turn alone writes. Neither waits for the
+// other: a reader that meets a change reads again.
 type published struct {
-	leads atomic.Bool // Role is leader
+	leads   atomic.Bool   // Role is leader
+	changes atomic.Uint64 // so far; odd while one is under way
+	now     [8]atomic.Uint64
 
-	mu sync.Mutex
-	s  diagnosis.Status
+	s diagnosis.Status // what now says; of the turn
 }
 
-func (p *published) Load() diagnosis.Status {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.s
+// words are the fields of a status that turns publish.
+func words(s *diagnosis.Status) [8]uint64 {
+	return [...]uint64{s.ID, s.Term, uint64(s.Role), s.Leader, s.Applied, s.Committed, s.Durable, s.LastIndex}
 }
 
-// own is Load for the turn. It takes no lock, because nothing else writes.
+func (p *published) Load() (s diagnosis.Status) {
+	for {
+		before := p.changes.Load()
+		w := &p.now
+		s = diagnosis.Status{
+			ID: w[0].Load(), Term: w[1].Load(), Role: event.Role(w[2].Load()), Leader: w[3].Load(),
+			Applied: w[4].Load(), Committed: w[5].Load(), Durable: w[6].Load(), LastIndex: w[7].Load(),
+		}
+		if before%2 == 0 && p.changes.Load() == before {
+			return s
+		}
+		runtime.Gosched() // the turn may have lost its processor
+	}
+}
+
+// own is Load for the turn.
 func (p *published) own() diagnosis.Status { return p.s }
 
 func (p *published) Store(s diagnosis.Status) {
 	p.leads.Store(s.Role == event.RoleLeader)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	was, now := words(&p.s), words(&s)
+	p.changes.Add(1)
+	for i := range now {
+		if now[i] != was[i] {
+			p.now[i].Store(now[i])
+		}
+	}
+	p.changes.Add(1)
 	p.s = s
 }
 
 // groupCore is the core of a group, and what its turns know of it. The turn owns it.
 type groupCore struct {
 	node       *flight.Node     // observed by the flight recorder, if there is one
-	at         moment           // through which the core's clocks have run
+	at         sched.Moment     // through which the core's clocks have run
 	nextDue    int64            // the tick at which the core wants to run
 	hard       raftpb.HardState // basic and parallel: as last told by the core
 	role       raft.SoftState
@@ -165,39 +187,12 @@ type groupWrites struct {
 	logGrown     signal
 }
 
-// A host whose log has amnesia opens its groups without authority (raft/authority.go): they neither vote nor
-// count until they have caught up. Each group regains authority by itself, in memory. The mark in the log is
-// removed, by the append lane, when every group of the log has authority. A host that ends before that begins
-// again without authority, which is always safe.
-//
-// A log that was repaired may lack terms and votes, too. Then a group regains authority only when this host
-// has met every other voter's host in this life: each of them knows then that this life has begun, and a
-// request for votes of an earlier life is no longer under way.
-//
-// Rejected: a mark for each group. A group that is fed again after a restart costs little, and a mark for
-// each would be a file or a record for what is rare.
-type authority struct {
-	mark wal.Fence // as Open found it; zero: the log has no amnesia
-
-	mu      sync.Mutex
-	without map[uint64]bool // the groups of the log that have no authority, open or not
-	regains map[uint64]bool // those that have regained it in this life
-}
-
 // pausesSeen is what the clock of a host knows of pauses.
 type pausesSeen struct {
 	longAt atomic.Int64 // tick that was not missed, at the end of the last one that makes orders late
 }
 
 func (p *pausesSeen) init() { p.longAt.Store(math.MinInt64 / 2) }
-
-// moment is the time as a turn sees it, in ticks since the host was opened.
-type moment struct {
-	ticks  int64
-	missed int64 // how many of them the process has missed
-}
-
-func momentOf(at sched.Moment) moment { return moment{at.Ticks, at.Missed} }
 
 // discarding is the group's part.
 type discarding struct {
@@ -221,7 +216,7 @@ type transfers struct {
 type hostTrust struct {
 	directory *identity.Directory
 	admission *identity.Admission
-	authority authority
+	authority members.Authority
 	keys      members.Keys
 	tokens    plans.Tokens // that this host was given
 }
@@ -251,7 +246,7 @@ type hostNetwork struct {
 type shutdown struct {
 	done chan struct{} // closed when everything has stopped
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	running []*part // were asked to stop and have not
 	errs    []error
 }
@@ -322,9 +317,8 @@ type groupMembers struct {
 	withoutAuthority atomic.Bool // changed by the turn only
 	lostAt           int64       // when it was opened without
 
-	founding   founding.Group
-	plan       planned
-	executions plans.Executions
+	founding founding.Group
+	plan     plans.Group
 }
 
 // memory is the budgets of a host.
@@ -405,26 +399,6 @@ type stuckApply struct {
 	before int64  // the tick of the question before the latest
 	asked  int64  // and of the latest
 	ahead  []aheadMember
-}
-
-// A plan is in the log, and the leader of the group carries it out: it proposes one stage after the other,
-// each when it may be. So a plan continues when its caller ends, and when another member leads.
-//
-//	entry plan      begins it (Group.Execute)
-//	stage           an entry that changes the configuration. It is proposed when the stage before is in force
-//	                and the core has left its joint configuration; when every learner that the stage promotes
-//	                has caught up; and when the members that were heard lately are a quorum afterwards, too
-//	entry end       ends it, when all is in force: a quorum holds durably that it is (membership.Roster.End)
-//	entry cancel    ends it before. What is in force stays
-//
-// A leader whose own vote a stage takes hands its leadership over first, and its successor goes on.
-type planned struct {
-	// Owned by the turn.
-	catchUp plans.CatchUp
-	asked   int64 // tick at which another member was offered the leadership
-	waits   atomic.Pointer[string]
-
-	requests plans.Requests // that wait for a turn
 }
 
 // aheadMember is a member that has reached the goal, in its latest answer.

@@ -133,5 +133,5 @@ func (g *Group) rejectSkip(index uint64) error {
 // may have applied the command. A leader that is halted asks at once.
 func (g *Group) awaitsOthers() bool {
 	s := &g.leadership.stalls.machine
-	return len(g.memberIDs()) > 1 && (s.goal == 0 || g.core.at.ticks < s.began+int64(g.host.config.electionTicks()))
+	return len(g.memberIDs()) > 1 && (s.goal == 0 || g.core.at.Ticks < s.began+int64(g.host.config.electionTicks()))
 }

@@ -33,7 +33,7 @@ func (g *Group) noteAck(m *raftpb.Message) {
 	if m.Type != raftpb.MsgAppResp || m.Reject || m.Index == 0 || m.Term != g.core.node.BasicStatus().Term {
 		return
 	}
-	g.leadership.stalls.acks.Record(m.From, g.core.at.ticks)
+	g.leadership.stalls.acks.Record(m.From, g.core.at.Ticks)
 }
 
 // checkStall gives the leadership up if this leader's own work stands still while others could work. It looks
@@ -47,7 +47,7 @@ func (g *Group) checkStall() (again bool) {
 		g.leadership.stalls.checkedAt = -1
 		return false
 	}
-	now := g.core.at.ticks
+	now := g.core.at.Ticks
 	if now == g.leadership.stalls.checkedAt && len(g.work.taken.applied) == 0 {
 		return g.leadership.stalls.machine.goal != 0
 	}
@@ -70,13 +70,13 @@ func (g *Group) checkStall() (again bool) {
 // giveUp hands the leadership over, or steps down if that was tried in this term, provided that a quorum has
 // acknowledged appends since a tick.
 func (g *Group) giveUp(since int64, cause string) {
-	target := g.leadership.stalls.acks.ReadyWithout(g.core.node, g.self, since)
+	target := g.leadership.stalls.acks.ReadyWithout(g.core.node, g.self, since, g.isQuorum)
 	if target == raft.None {
 		g.askToWrite(since)
 		return
 	}
 	term, timeout := g.core.node.BasicStatus().Term, g.host.config.electionTicks()
-	g.leadership.stalls.actAfter = g.core.at.ticks + int64(2*timeout)
+	g.leadership.stalls.actAfter = g.core.at.Ticks + int64(2*timeout)
 	if g.leadership.stalls.tried == term {
 		g.leadership.stalls.stepped = term
 		g.core.node.StepDown(quietTimeouts * timeout)
@@ -95,7 +95,7 @@ func (g *Group) giveUp(since int64, cause string) {
 // is on their disks. It proposes none if all that have acknowledged nothing since a tick have something to
 // write already: the log must not grow for as long as a disk hangs.
 func (g *Group) askToWrite(since int64) {
-	if g.core.at.ticks < g.leadership.stalls.askAfter {
+	if g.core.at.Ticks < g.leadership.stalls.askAfter {
 		return
 	}
 	last, idle := g.core.node.BasicStatus().LastIndex, false
@@ -105,7 +105,7 @@ func (g *Group) askToWrite(since int64) {
 	if !idle {
 		return
 	}
-	g.leadership.stalls.askAfter = g.core.at.ticks + int64(g.host.config.electionTicks())
+	g.leadership.stalls.askAfter = g.core.at.Ticks + int64(g.host.config.electionTicks())
 	err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{}}})
 	if !errors.Is(err, raft.ErrProposalDropped) { // then the others have enough to write
 		g.noteRefusal(err)

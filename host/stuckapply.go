@@ -82,16 +82,16 @@ func (g *Group) stuckDue() int64 {
 	if g.core.node.BasicStatus().RaftState != raft.StateLeader {
 		return never
 	}
-	s.watch.Observe(g.applyWaits(), g.machine.apply.Progress(), g.core.at.ticks)
+	s.watch.Observe(g.applyWaits(), g.machine.apply.Progress(), g.core.at.Ticks)
 	switch {
 	case !s.watch.Busy:
 		return never
 	case s.goal == 0 && g.machine.apply.Halted() != nil:
-		return max(s.watch.Since, g.core.at.ticks) + 1
+		return max(s.watch.Since, g.core.at.Ticks) + 1
 	case s.goal == 0:
 		return s.watch.Since + g.host.config.stallTicks()/2 + 1
 	}
-	return max(s.next, g.core.at.ticks+1)
+	return max(s.next, g.core.at.Ticks+1)
 }
 
 // askApplied asks every other member.
@@ -164,7 +164,7 @@ func (g *Group) handOverAhead(stalled int64) bool {
 		g.noteRefusal(err)
 		return false
 	}
-	g.leadership.stalls.actAfter = g.core.at.ticks + int64(2*g.host.config.electionTicks())
+	g.leadership.stalls.actAfter = g.core.at.Ticks + int64(2*g.host.config.electionTicks())
 	cause := fmt.Sprintf("its state machine has applied nothing for %v, its last entry is %d, and host %d has applied entry %d",
 		time.Duration(stalled)*g.host.config.tickPeriod(), g.Status().Applied, target, g.leadership.stalls.machine.member(target).applied)
 	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: cause})
