@@ -121,7 +121,7 @@ func (g *Group) yieldTo(c membership.Change) {
 		return
 	}
 	g.members.plan.asked = max(g.core.at.ticks, 1)
-	target := g.successor(func(id uint64, pr tracker.Progress) bool {
+	target := g.leadership.leader.Successor(func(id uint64, pr tracker.Progress) bool {
 		return !membership.Takes(c.Steps, id) && (pr.RecentActive || g.host.isThere(id))
 	})
 	if target == raft.None {
