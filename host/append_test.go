@@ -36,7 +36,7 @@ func newTestLane(t *testing.T) *testLane {
 	host.groups.init(nil)
 	s.group = &Group{member: member{id: theGroup, self: 1, host: host}, proposals: groupProposals{Queue: proposals.NewQueue(proposals.Settings{Budget: &host.memory.proposed})}, life: newLife()}
 	s.group.inbox.memory = &host.memory.memory
-	s.group.writes.append = appendlane.NewQueue(theGroup, (*writer)(s.group), s.log.Group(theGroup), raftpb.HardState{}, nil)
+	s.group.writes.append = s.NewQueue(theGroup, (*writer)(s.group), s.log.Group(theGroup), raftpb.HardState{}, nil)
 	shard, _ := testShard(&manualTask{})
 	s.group.sit(shard)
 	host.groups.set(theGroup, s.group)
@@ -55,8 +55,7 @@ func testShard(task env.Task) (s *sched.Shard, w *sched.Worker) {
 
 // put queues a message.
 func (s *testLane) put(m raftpb.Message) {
-	s.group.writes.append.Put(m)
-	s.Enqueue(s.group.writes.append)
+	s.Hand(s.group.writes.append, m)
 }
 
 // toGroup returns what the group was answered.

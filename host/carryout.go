@@ -65,8 +65,7 @@ func (s *steps) QueueAppend(m raftpb.Message) {
 	if m.Snapshot != nil {
 		s.snapshots.Installing.Store(true)
 	}
-	s.writes.append.Put(m)
-	s.host.storage.lane.Enqueue(s.writes.append)
+	s.host.storage.lane.Hand(s.writes.append, m)
 }
 
 // QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they

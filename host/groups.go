@@ -97,7 +97,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 		life:      newLife(),
 	}
 	g.work.held.Clock, g.work.held.Wake = h.env.env.Clock, g.wake
-	g.writes.append = appendlane.NewQueue(c.ID, (*writer)(g), stored, g.core.hard, &h.memory.writing)
+	g.writes.append = h.storage.lane.NewQueue(c.ID, (*writer)(g), stored, g.core.hard, &h.memory.writing)
 	if err := g.openMachine(machine); err != nil {
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.proposals.Queue = proposals.NewQueue(proposals.Settings{Budget: &h.memory.proposed})
 	g.inbox.memory, g.inbox.now = &h.memory.memory, h.env.env.Clock.Now
 	g.reads.init(g)
-	g.writes.append = appendlane.NewQueue(id, (*writer)(g), nil, raftpb.HardState{}, nil)
+	g.writes.append = h.storage.lane.NewQueue(id, (*writer)(g), nil, raftpb.HardState{}, nil)
 	g.machine.apply = apply.New((*machineGroup)(g), apply.Settings{Group: id, Self: h.config.ID, Lanes: h.appliers})
 	g.snapshots.Init((*snapshotGroup)(g), snapshots.Settings{ID: id, Lanes: &h.bulk.snapshotLanes})
 	g.seat.Close(h.shards[0]) // it has no core, so it must never get a turn

@@ -58,8 +58,7 @@ var failures = []failure{
 		l.manual.runIdle()
 	}, func(err error) bool { return errors.As(err, new(*raft.BrokenInvariant)) }},
 	{"invalid write", nil, func(_ *testing.T, l *testHost, g *Group) {
-		g.writes.append.Put(raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread, Entries: span(90, 91, 1)})
-		l.storage.lane.Enqueue(g.writes.append)
+		l.storage.lane.Hand(g.writes.append, raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread, Entries: span(90, 91, 1)})
 		l.manual.runIdle()
 	}, func(err error) bool { return errors.Is(err, wal.ErrInvalidWrite) }},
 }

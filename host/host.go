@@ -2,7 +2,6 @@ package host
 
 import (
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/turn"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -161,16 +161,16 @@ type flightRecorder struct {
 	recorder *flight.Recorder
 	task     env.Task
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	waiting []stoppedGroup
 	written int
-	files   sync.Mutex // one file is written at a time
+	files   lock.Mutex // one file is written at a time
 }
 
 // groupTable holds the groups of a host that are open, or on their way to it or from it. It holds the ids
 // of those that were removed, which the log remembers.
 type groupTable struct {
-	mu      sync.RWMutex
+	mu      lock.RWMutex
 	open    map[uint64]*Group // nil: being opened
 	removed map[uint64]bool   // for good
 	closed  bool
@@ -192,7 +192,7 @@ type Transfer struct {
 	to    uint64
 	group *Group
 
-	mu   sync.Mutex
+	mu   lock.Mutex
 	done chan struct{} // closed with the outcome
 	err  error
 	is   bool
@@ -214,8 +214,9 @@ type inbox struct {
 	now    func() time.Duration // the clock of the host
 
 	commands atomic.Int64 // that wait; 0 spares those who look the lock
+	answered atomic.Bool  // answers or messages wait: the same
 
-	mu            sync.Mutex
+	mu            lock.Mutex
 	closed        bool
 	waiting       inputs
 	holds         bool // commands stay here for now: the group may be founded before long (founding.go)

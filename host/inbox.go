@@ -64,6 +64,7 @@ func (b *inbox) putMessages(messages []raftpb.Message, bytes int64) (dropped int
 	}
 	b.messageBytes += bytes
 	b.waiting.messages = append(b.waiting.messages, messages...)
+	b.answered.Store(true)
 	return 0
 }
 
@@ -89,11 +90,13 @@ func (b *inbox) putReplaced(peer uint64) {
 		}
 		return drop
 	})
+	b.answered.Store(len(b.waiting.answers)+len(b.waiting.messages) > 0)
 }
 
 func (b *inbox) putAnswers(answers []raftpb.Message) {
 	b.mu.Lock()
 	b.waiting.answers = append(b.waiting.answers, answers...)
+	b.answered.Store(true)
 	b.mu.Unlock()
 }
 
@@ -190,6 +193,7 @@ func (b *inbox) takeCalls(spare *inputs, maxBytes, callBytes int64) (more bool) 
 	}
 	b.commands.Store(int64(len(b.waiting.proposals)))
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
+	b.answered.Store(len(b.waiting.messages) > 0)
 	b.memory.waiting.Give(b.proposalBytes - proposalBytes + b.forwardBytes)
 	b.forwardBytes = 0
 	b.memory.received.Give(b.messageBytes - messageBytes)
@@ -240,11 +244,8 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	return len(in.proposals), in.campaign || in.handOver || in.transfer != nil || in.forgot != appendlane.NotAsked || len(in.messages) > 0
 }
 
-func (b *inbox) hasAnswers() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.waiting.answers)+len(b.waiting.messages) > 0
-}
+// hasAnswers reports whether answers or messages wait. It takes no lock.
+func (b *inbox) hasAnswers() bool { return b.answered.Load() }
 
 // maxFrames bounds the forward frames, and the refusals, that wait for a turn, besides their bytes.
 const maxFrames = 4096

@@ -75,8 +75,13 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	g.snapshots.EndTransfer(p)
 }
 
-// restoreInstalled restores the group from the snapshot of an install. It runs on an apply lane, when
-// everything that was handed out before is applied.
+// startRestore makes an apply lane restore the group from the snapshot of an install, when everything that
+// was handed out before is applied.
+func (g *Group) startRestore(s *raftpb.Snapshot, restored func()) {
+	g.machine.apply.StartDrained(func() { g.restoreInstalled(s, restored) })
+}
+
+// restoreInstalled restores the group. It runs on an apply lane.
 func (g *Group) restoreInstalled(s *raftpb.Snapshot, restored func()) {
 	if g.Err() != nil {
 		return
@@ -87,7 +92,7 @@ func (g *Group) restoreInstalled(s *raftpb.Snapshot, restored func()) {
 		return
 	}
 	if err := g.restoreReceived(p); vfs.IsShort(err) {
-		g.host.storage.shortages.Later(func() { (*writer)(g).Restore(s, restored) }, err)
+		g.host.storage.shortages.Later(func() { g.startRestore(s, restored) }, err)
 		return
 	} else if err != nil {
 		g.fail(errRestore(err))

@@ -2,6 +2,7 @@ package host
 
 import (
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ import (
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -107,28 +109,49 @@ type groupReads struct {
 	round reads.Round // owned by the turn
 }
 
-// published is a Status that any goroutine may read, and the turn alone writes. A lock costs less than memory
-// for each change.
+// published is a Status that any goroutine may read, and the turn alone writes. Neither waits for the
+// other: a reader that meets a change reads again.
 type published struct {
-	leads atomic.Bool // Role is leader
+	leads   atomic.Bool   // Role is leader
+	changes atomic.Uint64 // so far; odd while one is under way
+	now     [8]atomic.Uint64
 
-	mu sync.Mutex
-	s  diagnosis.Status
+	s diagnosis.Status // what now says; of the turn
 }
 
-func (p *published) Load() diagnosis.Status {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.s
+// words are the fields of a status that turns publish.
+func words(s *diagnosis.Status) [8]uint64 {
+	return [...]uint64{s.ID, s.Term, uint64(s.Role), s.Leader, s.Applied, s.Committed, s.Durable, s.LastIndex}
 }
 
-// own is Load for the turn. It takes no lock, because nothing else writes.
+func (p *published) Load() (s diagnosis.Status) {
+	for {
+		before := p.changes.Load()
+		w := &p.now
+		s = diagnosis.Status{
+			ID: w[0].Load(), Term: w[1].Load(), Role: event.Role(w[2].Load()), Leader: w[3].Load(),
+			Applied: w[4].Load(), Committed: w[5].Load(), Durable: w[6].Load(), LastIndex: w[7].Load(),
+		}
+		if before%2 == 0 && p.changes.Load() == before {
+			return s
+		}
+		runtime.Gosched() // the turn may have lost its processor
+	}
+}
+
+// own is Load for the turn.
 func (p *published) own() diagnosis.Status { return p.s }
 
 func (p *published) Store(s diagnosis.Status) {
 	p.leads.Store(s.Role == event.RoleLeader)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	was, now := words(&p.s), words(&s)
+	p.changes.Add(1)
+	for i := range now {
+		if now[i] != was[i] {
+			p.now[i].Store(now[i])
+		}
+	}
+	p.changes.Add(1)
 	p.s = s
 }
 
@@ -179,7 +202,7 @@ type groupWrites struct {
 type authority struct {
 	mark wal.Fence // as Open found it; zero: the log has no amnesia
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	without map[uint64]bool // the groups of the log that have no authority, open or not
 	regains map[uint64]bool // those that have regained it in this life
 }
@@ -251,7 +274,7 @@ type hostNetwork struct {
 type shutdown struct {
 	done chan struct{} // closed when everything has stopped
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	running []*part // were asked to stop and have not
 	errs    []error
 }

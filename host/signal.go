@@ -1,10 +1,10 @@
 package host
 
-import "sync"
+import "github.com/millrace/millrace/internal/lock"
 
 // signal wakes any number of goroutines when something has changed.
 type signal struct {
-	mu sync.Mutex
+	mu lock.Mutex
 	ch chan struct{}
 }
 

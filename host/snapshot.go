@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/apply"
@@ -12,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -93,7 +93,7 @@ func (s *groupSnapshots) noteApplied(entries []raftpb.Entry) {
 // Taking is a snapshot that a caller has asked for (Group.StartSnapshot).
 type Taking struct {
 	group *Group
-	mu    sync.Mutex
+	mu    lock.Mutex
 	done  chan struct{} // closed with the outcome
 	is    bool
 	info  SnapshotInfo

@@ -38,7 +38,7 @@ func (w *writer) DiskFull(err error) {
 }
 
 func (w *writer) Restore(s *raftpb.Snapshot, restored func()) {
-	w.machine.apply.StartDrained(func() { (*Group)(w).restoreInstalled(s, restored) })
+	(*Group)(w).startRestore(s, restored)
 }
 
 func (w *writer) Discarded(o appendlane.Outcome) {

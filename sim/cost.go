@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -21,19 +22,27 @@ type Cost struct {
 	Readers  float64 // frames that arrive: each wakes a goroutine of a real transport
 	Messages float64
 	Duties   float64 // of groups: calls
+	Steps    float64 // Turns, and those that their shards ran after them without another wake
+	// Locks are how often the runtime and its log took a lock while a shard ran, the shard included. They are
+	// 0 without the build tag countlocks.
+	Locks float64
 }
+
+// LocksOfATurn is how many locks a turn takes.
+func (c Cost) LocksOfATurn() float64 { return c.Locks / c.Steps }
 
 // Wakes is the sum of the wakes.
 func (c Cost) Wakes() float64 { return c.Turns + c.Appends + c.Applies + c.Readers }
 
 func (c Cost) String() string {
-	return fmt.Sprintf("%d rounds; a round has %.1f commands, %.1f wakes (turns %.1f, append lane %.1f, apply lanes %.1f, frames %.1f), %.1f messages, %.2f calls of duties",
-		c.Rounds, c.Commands, c.Wakes(), c.Turns, c.Appends, c.Applies, c.Readers, c.Messages, c.Duties)
+	return fmt.Sprintf("%d rounds; a round has %.1f commands, %.1f wakes (turns %.1f, append lane %.1f, apply lanes %.1f, frames %.1f), %.1f messages, %.2f calls of duties, %.1f locks of %.1f turns",
+		c.Rounds, c.Commands, c.Wakes(), c.Turns, c.Appends, c.Applies, c.Readers, c.Messages, c.Duties, c.Locks, c.Steps)
 }
 
 // costs counts while a Cost is measured.
 type costs struct {
-	turns, appends, applies, frames, messages, duties int
+	turns, appends, applies, frames, messages, duties, steps int
+	locks                                                    int64
 }
 
 // MeasureCost runs a cluster with a number of closed-loop clients of one group until the leader has completed
@@ -85,6 +94,7 @@ func measureCost(seed uint64, clients, rounds int, heartbeat time.Duration) (c C
 			Rounds: int(n), Commands: float64(w.acked()-before) / n,
 			Turns: float64(k.turns) / n, Appends: float64(k.appends) / n, Applies: float64(k.applies) / n,
 			Readers: float64(k.frames) / n, Messages: float64(k.messages) / n, Duties: float64(k.duties) / n,
+			Steps: float64(k.steps) / n, Locks: float64(k.locks) / n,
 		}
 	})
 	return c, err
@@ -109,5 +119,17 @@ func (w *world) countWake(t *task) {
 		w.counting.appends++
 	case strings.Contains(name, "apply"):
 		w.counting.applies++
+	}
+}
+
+// countLocks counts the locks that a shard takes in one call.
+func (w *world) countLocks(t *task) (counted func()) {
+	if w.counting == nil || !strings.Contains(t.name[strings.LastIndex(t.name, "host "):], "shard") {
+		return func() {}
+	}
+	k, before := w.counting, lock.Taken()
+	return func() {
+		k.steps++
+		k.locks += lock.Taken() - before
 	}
 }

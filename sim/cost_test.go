@@ -3,6 +3,7 @@ package sim_test
 import (
 	"testing"
 
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/sim"
 )
 
@@ -28,7 +29,14 @@ func TestCostOfARound(t *testing.T) {
 	}
 }
 
-// A group that replicates commands, with a warm leader and no time passing, calls no duty.
+// maxLocks bounds the locks of a turn in a steady round, on average of the turns of all members: two of its
+// shard, and three of the group. It only falls. Locks are counted with a build tag:
+//
+//	go test -tags countlocks ./sim -run TestASteadyRoundCallsNoDuty -v
+const maxLocks = 5
+
+// A group that replicates commands, with a warm leader and no time passing, calls no duty and takes few
+// locks.
 func TestASteadyRoundCallsNoDuty(t *testing.T) {
 	for _, clients := range []int{1, 16} {
 		c, err := sim.MeasureSteadyCost(1, clients, 40)
@@ -38,6 +46,9 @@ func TestASteadyRoundCallsNoDuty(t *testing.T) {
 		t.Logf("%d clients: %v", clients, c)
 		if c.Duties > 0 {
 			t.Errorf("%d clients: %.2f calls of duties in a round, want none", clients, c.Duties)
+		}
+		if locks := c.LocksOfATurn(); lock.Counts && (locks == 0 || locks > maxLocks) {
+			t.Errorf("%d clients: a turn takes %.2f locks, want %v at most", clients, locks, maxLocks)
 		}
 	}
 }

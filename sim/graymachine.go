@@ -135,7 +135,10 @@ func (t *task) callWorker() (more bool) {
 	if h := t.life.w.hangs; h != nil && t.kind&env.StateMachine != 0 {
 		return h.call(t)
 	}
-	return t.worker.RunOnce()
+	counted := t.life.w.countLocks(t)
+	more = t.worker.RunOnce()
+	counted()
+	return more
 }
 
 // machine returns the state machine of a replica.

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -56,7 +57,7 @@ func ahead[T any](threads, n int, load func(i int, buf []byte) (T, []byte), use 
 	for i := range results {
 		results[i] = make(chan loaded, 1)
 	}
-	var mu sync.Mutex
+	var mu lock.Mutex
 	next := 0
 	take := func() (i int, ok bool) {
 		mu.Lock()

@@ -3,8 +3,8 @@ package wal
 import (
 	"fmt"
 	"io"
-	"sync"
 
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
@@ -46,7 +46,7 @@ type Fence struct {
 // fenceState is the fence of a log that is open. Its version is 0 before Open has written it, and after
 // Close.
 type fenceState struct {
-	mu   sync.Mutex // held while the file is written
+	mu   lock.Mutex // held while the file is written
 	now  fence      // as it is on disk
 	file vfs.File   // held from Open to Close, so that no lack of descriptors stops the log
 }

@@ -3,8 +3,8 @@ package wal
 import (
 	"fmt"
 	"slices"
-	"sync"
 
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -24,7 +24,7 @@ const maxColdFiles = 32
 type coldFiles struct {
 	fs vfs.FS
 
-	mu   sync.Mutex
+	mu   lock.Mutex
 	open []*segment
 	hand int // where the search for a file to close continues
 }

@@ -3,9 +3,9 @@ package wal
 import (
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal/record"
 )
@@ -25,7 +25,7 @@ type Group struct {
 	touched bool   // it was appended to since a flush was captured
 
 	// mu is held for moments only, never during I/O.
-	mu      sync.Mutex
+	mu      lock.Mutex
 	deleted bool // changed under Log.mu too
 	hs      raftpb.HardState
 	start   raftpb.EntryID // what the entries begin after: the last one compacted, or covered by a snapshot

@@ -3,10 +3,10 @@ package wal
 import (
 	"errors"
 	"io"
-	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
@@ -55,7 +55,7 @@ type Log struct {
 	failed atomic.Pointer[FailedError] // set once, by fail
 
 	// mu guards the writing end. Readers never take it.
-	mu      sync.Mutex
+	mu      lock.Mutex
 	batch   batch
 	tail    tail
 	flusher flusher
@@ -69,7 +69,7 @@ type Log struct {
 	zeros  zeroFiller
 
 	// dirMu makes syncs of the directory follow one another: syncDir.
-	dirMu sync.Mutex
+	dirMu lock.Mutex
 }
 
 // newLog returns a log over a table, which was not opened yet. Options have their defaults.

@@ -7,10 +7,10 @@ import (
 	"io"
 	"math"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
@@ -35,18 +35,18 @@ type segment struct {
 
 	// Written by the zero-filler, under zeroMu. Bytes before zeroed are zeros or records, and the
 	// zero-filler writes only from there on. An append that reaches further moves zeroed first (claim).
-	zeroMu sync.Mutex
+	zeroMu lock.Mutex
 	zeroed atomic.Int64
 
 	reached atomic.Bool // by the appender: records may be in the file, durable or not
 
 	// syncMu serializes fdatasync: the kernel reports an error to only one of several callers. That caller
 	// must make it known (Log.fail) before another caller can trust its own success.
-	syncMu sync.Mutex
+	syncMu lock.Mutex
 
 	// closeMu is held for reading while the file is used, so that close and eviction wait. In a cold
 	// segment it guards file.
-	closeMu sync.RWMutex
+	closeMu lock.RWMutex
 	closed  bool
 	used    atomic.Bool // by a reader, since the cache of cold files last looked
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // supply is what the log keeps ready beside its tail: the segments after it, the spares that segments are
@@ -13,7 +15,7 @@ import (
 // disk that works on it. One is made at a time, so ids stay without gaps.
 type supply struct {
 	// mu guards the fields below, for moments only.
-	mu       sync.Mutex
+	mu       lock.Mutex
 	claimed  bool      // a segment or a spare is being made: claim
 	released sync.Cond // of mu: claimed became false
 	ready    []*segment

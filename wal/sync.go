@@ -3,11 +3,11 @@ package wal
 import (
 	"errors"
 	"math/bits"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -28,7 +28,7 @@ import (
 // where they say otherwise.
 type flusher struct {
 	// mu makes flushes follow one another. It is taken before Log.mu, and held during an fdatasync.
-	mu sync.Mutex
+	mu lock.Mutex
 
 	durable  position   // everything before it is synced; in the tail, or in older
 	older    *segment   // the segment before the tail, if it is not synced to its end

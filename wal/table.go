@@ -5,9 +5,9 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -28,7 +28,7 @@ type table struct {
 	cache   ring
 
 	// mu guards the maps below, for moments only.
-	mu       sync.RWMutex
+	mu       lock.RWMutex
 	groups   map[uint64]*Group
 	list     []*Group // the same groups, in the order in which they came except for deletions
 	dead     tombstones

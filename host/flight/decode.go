@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -213,7 +213,7 @@ const maxDataBytes = 1 << 28
 // blank is what stands for data that was not recorded: zeros, which are never written to, as many as the
 // longest entry so far needed.
 var blank struct {
-	sync.Mutex
+	lock.Mutex
 	zeros []byte
 }
 

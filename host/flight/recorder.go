@@ -1,10 +1,10 @@
 package flight
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -27,7 +27,7 @@ type Recorder struct {
 
 	limit atomic.Int64 // on the length of a stretch, as of the number of open logs
 
-	mu   sync.Mutex
+	mu   lock.Mutex
 	used int64 // memory of all stretches
 	logs int   // that are open
 	full []*stretch

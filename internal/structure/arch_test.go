@@ -23,6 +23,7 @@ import (
 const layers = `
 internal/planted                                                                                              |
 internal/repetition                                                                                           |
+internal/lock                                                                                                 |
 internal/structure                                                                                            |
 internal/mutation/site                                                                                        |
 internal/mutation      internal/mutation/site                                                                 |
@@ -36,7 +37,7 @@ env                                                                             
 vfs                                                                                                           | golang.org/x/sys
 vfs/crashfs            vfs                                                                                    |
 wal/record                                                                                                    |
-wal                    raft/raftpb vfs env wal/record                                                         |
+wal                    raft/raftpb vfs env wal/record internal/lock                                           |
 wal/inspect            raft/raftpb vfs wal wal/record                                                         |
 snapshot               raft/raftpb vfs                                                                        |
 object                                                                                                        |
@@ -47,7 +48,7 @@ transport/tcp          raft/raftpb env vfs transport transport/cert internal/rep
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
-host/flight            raft raft/raftpb                                                                       |
+host/flight            raft raft/raftpb internal/lock                                                         |
 host/session                                                                                                  |
 host/event             raft/raftpb wal object transport transport/tcp                                        |
 host/diagnosis         host/event                                                                             |
@@ -58,31 +59,31 @@ host/membership        raft/raftpb raft/tracker raft/confchange transport       
 host/outcome           host/diagnosis host/membership wal                                                   |
 host/statemachine      host/outcome host/session object raft/raftpb                                          |
 host/internal/containment env host/statemachine raft |
-host/internal/reports env host/event host/internal/containment |
-host/internal/pulse                                                                                           |
+host/internal/reports  env host/event host/internal/containment internal/lock                                 |
+host/internal/pulse    internal/lock                                                                          |
 host/internal/outbox   raft/raftpb transport env                                                          |
-host/internal/sched    host/internal/turn env                                                                |
-host/internal/identity snapshot transport vfs wal host/membership |
+host/internal/sched    host/internal/turn env internal/lock                                                   |
+host/internal/identity snapshot transport vfs wal host/membership internal/lock                               |
 host/internal/control  transport                                                                             |
 host/internal/entry    raft raft/raftpb host/membership transport snapshot |
-host/internal/workqueue host/internal/budget host/internal/outbox raft raft/raftpb                            |
-host/internal/appendlane env host/internal/budget host/internal/entry host/internal/outbox host/internal/sched host/internal/workqueue raft raft/raftpb wal |
-host/internal/bulk     host/event host/internal/control raft snapshot transport                          |
-host/internal/divergence host/event host/session host/internal/control host/internal/entry                  |
-host/internal/storage  env internal/repetition raft raft/raftpb vfs wal                                               |
-host/internal/apply    env vfs raft/raftpb object host/event host/outcome host/session host/statemachine host/internal/containment host/internal/divergence host/internal/entry host/internal/identity host/internal/sched host/internal/storage host/internal/workqueue |
-host/internal/members  host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/raftpb transport |
+host/internal/workqueue host/internal/budget host/internal/outbox raft raft/raftpb internal/lock              |
+host/internal/appendlane env host/internal/budget host/internal/entry host/internal/outbox host/internal/sched host/internal/workqueue raft raft/raftpb wal internal/lock|
+host/internal/bulk     host/event host/internal/control raft snapshot transport internal/lock                 |
+host/internal/divergence host/event host/session host/internal/control host/internal/entry internal/lock      |
+host/internal/storage  env internal/repetition raft raft/raftpb vfs wal internal/lock                         |
+host/internal/apply    env vfs raft/raftpb object host/event host/outcome host/session host/statemachine host/internal/containment host/internal/divergence host/internal/entry host/internal/identity host/internal/sched host/internal/storage host/internal/workqueue internal/lock|
+host/internal/members  host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/raftpb transport internal/lock|
 host/internal/founding host/diagnosis host/internal/entry host/internal/turn |
-host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity raft raft/raftpb transport |
-host/internal/reads    host/internal/budget host/internal/control host/internal/sched |
-host/internal/proposals raft raft/raftpb transport host/session host/outcome host/statemachine host/internal/budget host/internal/control host/internal/sched host/internal/turn |
-host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs |
-host/internal/snapshots env raft raft/raftpb snapshot transport vfs host/event host/statemachine internal/repetition host/internal/bulk host/internal/containment host/internal/control host/internal/entry host/internal/identity host/internal/sched |
-host/internal/examination host/diagnosis host/event host/membership host/internal/appendlane host/internal/divergence host/internal/identity raft raft/raftpb raft/tracker snapshot vfs |
+host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity raft raft/raftpb transport internal/lock|
+host/internal/reads    host/internal/budget host/internal/control host/internal/sched internal/lock           |
+host/internal/proposals raft raft/raftpb transport host/session host/outcome host/statemachine host/internal/budget host/internal/control host/internal/sched host/internal/turn internal/lock|
+host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs internal/lock|
+host/internal/snapshots env raft raft/raftpb snapshot transport vfs host/event host/statemachine internal/repetition host/internal/bulk host/internal/containment host/internal/control host/internal/entry host/internal/identity host/internal/sched internal/lock|
+host/internal/examination host/diagnosis host/event host/membership host/internal/appendlane host/internal/divergence host/internal/identity raft raft/raftpb raft/tracker snapshot vfs internal/lock|
 host/internal/leadership host/membership host/internal/control host/internal/entry host/internal/examination host/internal/turn raft raft/raftpb raft/tracker |
-host/internal/placement env host/membership host/internal/control host/internal/sched raft raft/tracker |
-host/internal/peers    host/outcome host/internal/control host/internal/entry host/internal/examination host/internal/identity raft transport |
-host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/membership internal/repetition host/internal/* |
+host/internal/placement env host/membership host/internal/control host/internal/sched raft raft/tracker internal/lock|
+host/internal/peers    host/outcome host/internal/control host/internal/entry host/internal/examination host/internal/identity raft transport internal/lock|
+host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/membership internal/repetition host/internal/* internal/lock|
 .                      host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    | golang.org/x/sys
@@ -96,7 +97,7 @@ sim/shrink                                                                      
 sim/history                                                                                                   |
 sim/property                                                                                                  |
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
-sim                    . sim/coverage sim/property host host/rescue host/diagnosis host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches host/outcome host/statemachine |
+sim                    . sim/coverage sim/property host host/rescue host/diagnosis host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches host/outcome host/statemachine internal/lock|
 cmd/internal/lab                vfs                                                                           | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/archive        cmd/internal/lab vfs                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf

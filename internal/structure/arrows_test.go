@@ -19,7 +19,7 @@ import (
 )
 
 // maxArrowsUp bounds the arrows of package host that run up in its best order of files. It only falls.
-const maxArrowsUp = 1
+const maxArrowsUp = 0
 
 // An arrow runs from a file to another of its package that declares what the first uses. Where calls go down,
 // the files have an order in which each arrow runs down. The table shows, for each package of the runtime,

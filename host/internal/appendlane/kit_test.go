@@ -94,7 +94,7 @@ func (l walLog) TakeSync() (Flush, time.Duration, error) {
 // add makes a group that has nothing but its queue to the lane.
 func (s *testLane) add(id uint64) *testQueue {
 	q := &testQueue{lane: s}
-	q.Queue = NewQueue(id, q, s.wal.Group(id), raftpb.HardState{}, &s.budget)
+	q.Queue = s.NewQueue(id, q, s.wal.Group(id), raftpb.HardState{}, &s.budget)
 	shard, _ := testShard(&wakes{})
 	q.sit(shard)
 	return q
@@ -117,8 +117,7 @@ func (s *testLane) replaceLog(t *testing.T, segmentBytes int64) {
 func (s *testLane) put(m raftpb.Message) { s.putFor(s.q, m) }
 
 func (s *testLane) putFor(q *testQueue, m raftpb.Message) {
-	q.Put(m)
-	s.Enqueue(q.Queue)
+	s.Hand(q.Queue, m)
 }
 
 // toGroup returns what theGroup was answered.

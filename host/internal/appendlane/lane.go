@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
@@ -34,7 +34,7 @@ type Lane struct {
 	task  env.Task
 	later env.Timer // wakes the lane
 
-	mu        sync.Mutex
+	mu        lock.Mutex
 	ready     sched.Ring[*Queue]
 	departing []*Queue // of groups that leave
 
@@ -108,14 +108,29 @@ func (l *Lane) Parked() int { return int(l.parking.Load()) }
 // Enqueue tells the lane that a queue has something.
 func (l *Lane) Enqueue(q *Queue) {
 	l.mu.Lock()
-	fresh := q.ready.In() == nil
-	if fresh {
-		l.ready.Push(&q.ready)
-	}
+	fresh := l.line(q)
 	l.mu.Unlock()
 	if fresh {
 		l.task.Wake()
 	}
+}
+
+// Hand queues a message of a group, and makes the lane come to it.
+func (l *Lane) Hand(q *Queue, m raftpb.Message) {
+	fresh := false
+	q.PutAnd(m, func() { fresh = l.line(q) })
+	if fresh {
+		l.task.Wake()
+	}
+}
+
+// line puts a queue into the line of those that are ready, and reports whether it was in none. The caller
+// holds the lock.
+func (l *Lane) line(q *Queue) (fresh bool) {
+	if fresh = q.ready.In() == nil; fresh {
+		l.ready.Push(&q.ready)
+	}
+	return fresh
 }
 
 // RunOnce implements env.Worker.

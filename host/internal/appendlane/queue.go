@@ -75,9 +75,9 @@ type Client interface {
 type GroupLog interface{ FirstIndex() uint64 }
 
 // NewQueue returns the queue of a group whose log has a hard state. b may be nil.
-func NewQueue(group uint64, c Client, log GroupLog, hard raftpb.HardState, b *budget.Budget) *Queue {
+func (l *Lane) NewQueue(group uint64, c Client, log GroupLog, hard raftpb.HardState, b *budget.Budget) *Queue {
 	q := &Queue{group: group, client: c, log: log, hard: hard, durable: DurableState{hs: hard}}
-	q.Budget, q.ready.Owner = b, q
+	q.Budget, q.Lock, q.ready.Owner = b, &l.mu, q
 	return q
 }
 

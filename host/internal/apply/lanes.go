@@ -3,13 +3,13 @@ package apply
 import (
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Lanes call the state machines. There are a few lanes for all groups of a host, and a group is on one
@@ -31,7 +31,7 @@ import (
 type Lanes struct {
 	Wiring
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	leaders sched.Ring[*Seat]
 	others  sched.Ring[*Seat]
 	slow    sched.Ring[*Seat] // their last round was long
@@ -126,19 +126,25 @@ func (p *Lanes) addLane() {
 func (p *Lanes) Enqueue(q *Seat) {
 	leads := q.owner.Leads()
 	p.mu.Lock()
-	var lane *Lane
+	lane := p.line(q, leads)
+	p.mu.Unlock()
+	if lane != nil {
+		lane.task.Wake()
+	}
+}
+
+// line puts a group that has something into a line, unless it is in one or a lane works on it. It returns a
+// lane that the caller must wake, or nil. The caller holds the lock.
+func (p *Lanes) line(q *Seat, leads bool) (idle *Lane) {
 	switch {
 	case q.leaving:
 	case q.running:
 		q.again = true
 	case q.ready.In() == nil:
 		p.push(q, leads)
-		lane = p.takeIdle()
+		return p.takeIdle()
 	}
-	p.mu.Unlock()
-	if lane != nil {
-		lane.task.Wake()
-	}
+	return nil
 }
 
 func (p *Lanes) push(q *Seat, leads bool) {

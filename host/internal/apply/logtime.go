@@ -1,9 +1,10 @@
 package apply
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // LogTime measures the log time of a group: how long it has existed. A leader stamps its entries with it, and
@@ -16,7 +17,7 @@ import (
 // time of that round. Neither runs ahead: a stamp is at most the age of the group when it is given, also if
 // its entry is lost.
 type LogTime struct {
-	mu      sync.Mutex
+	mu      lock.Mutex
 	applied time.Duration // the log time of what was applied last,
 	at      time.Duration // and the host's clock then
 	stamp   time.Duration // the last stamp that this host gave,

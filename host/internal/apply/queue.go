@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
@@ -41,7 +42,7 @@ type Queue struct {
 	parked     atomic.Pointer[Parked] // the entry that must wait (wait.go); nil: none does
 	lost       atomic.Uint64          // the entry that waits for what no member has; 0: none does
 	passing    atomic.Pointer[Passage]
-	calling    sync.Mutex // held while the machine is called in a turn, or a function of StartBetween
+	calling    lock.Mutex // held while the machine is called in a turn, or a function of StartBetween
 	halting    halting    // halt.go
 
 	// Owned by the lane that works on it.
@@ -117,7 +118,9 @@ type Member interface {
 // New returns the queue of a group.
 func New(of Member, s Settings) *Queue {
 	q := &Queue{Settings: s, member: of}
-	q.Seat.Init(q)
+	if q.Seat.Init(q); s.Lanes != nil {
+		q.Lock = &s.Lanes.mu
+	}
 	return q
 }
 
@@ -143,8 +146,12 @@ func (q *Queue) Leave() { q.Lanes.Leave(&q.Seat) }
 
 // Hand hands committed entries to the lanes.
 func (q *Queue) Hand(m raftpb.Message) {
-	q.Put(m)
-	q.Wake()
+	var lane *Lane
+	leads := q.Leads()
+	q.PutAnd(m, func() { lane = q.Lanes.line(&q.Seat, leads) })
+	if lane != nil {
+		lane.task.Wake()
+	}
 }
 
 func (q *Queue) retry(err error) { q.Retry(q.Wake, err) }

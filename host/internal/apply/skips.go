@@ -4,16 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Skips are the commands that the group skips, as far as this member knows the entries as committed.
 type Skips struct {
-	mu      sync.Mutex
+	mu      lock.Mutex
 	ordered atomic.Pointer[[]orderedSkip] // by index; never changed in place; nil: none
 	known   atomic.Uint64                 // the last entry that skips one
 	Noted   atomic.Uint64                 // and the last that a halted machine has noted for its next start

@@ -2,10 +2,10 @@ package bulk
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -35,7 +35,7 @@ type Transfers struct {
 	wiring   Wiring
 	active   atomic.Int32 // transfers: while there are any, the clock is not calm
 
-	mu    sync.Mutex
+	mu    lock.Mutex
 	at    int64 // the tick of the latest beat, not missed, as of the last lock
 	beats int64 // and of the last beat that was counted
 	out   []*Sender

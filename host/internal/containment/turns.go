@@ -24,7 +24,7 @@ var lockers = words(`
 	Taking Transfer
 	authority
 	flightRecorder groupTable inbox
-	published shutdown
+	shutdown
 	signal
 	appendlane.Lane appendlane.Queue
 	apply.Lane apply.Lanes apply.LogTime apply.Queue apply.Skips

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Members that have applied the same commands must have the same state. A machine that iterates over a map,
@@ -79,7 +79,7 @@ type Comparison struct {
 	wiring      Wiring
 	machine     Machine
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	options uint64
 	watch   Watch
 	own     []Checkpoint // ascending, keptCheckpoints at most

@@ -2,8 +2,8 @@ package examination
 
 import (
 	"slices"
-	"sync"
 
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -11,7 +11,7 @@ import (
 // FollowerWatch is how a leader watches its followers: a view of each, and what was committed when. Only the
 // turn changes it; any goroutine may read the views.
 type FollowerWatch struct {
-	mu      sync.Mutex
+	mu      lock.Mutex
 	Views   []Follower // guarded by mu
 	at      int64      // of the latest look
 	samples [commitSamples]commitSample

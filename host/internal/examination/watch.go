@@ -1,12 +1,12 @@
 package examination
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -48,7 +48,7 @@ func setSince(since *atomic.Int64, is bool, now int64) {
 type Watch struct {
 	SlowTicks int64 // a write or a sync that takes longer is slow: an election timeout; does not change
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	disk    Standstill
 	slow    slowDisk
 	pauses  [maxPauses]pause // a ring: the latest ones

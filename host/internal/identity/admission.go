@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 )
@@ -32,7 +32,7 @@ type Admission struct {
 	dir    string
 	logger *slog.Logger
 
-	mu        sync.Mutex
+	mu        lock.Mutex
 	known     map[uint64]PeerRecord
 	waiting   map[PeerRecord]int // connections of a life that wait until it is written
 	unwritten map[uint64]bool    // peers whose record is in memory only

@@ -1,11 +1,11 @@
 package members
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -14,7 +14,7 @@ import (
 type Keys struct {
 	Announcing atomic.Bool // this host may have to name its key in a group
 
-	mu       sync.Mutex
+	mu       lock.Mutex
 	came     map[uint64]identity.NewDirectory // with which a host was admitted last
 	refused  map[uint64]membership.Key        // for which a host was refused last
 	accepted map[uint64]membership.Key        // by an operator

@@ -2,9 +2,9 @@ package members
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // A member that was removed while it was away is told so by others, and stops. One host that lies must not
@@ -24,7 +24,7 @@ const RemovalTimeouts = 64
 // Removal is what others say of a removal of this member. The zero value is that none says so. Times are
 // ticks that were not missed.
 type Removal struct {
-	mu    sync.Mutex
+	mu    lock.Mutex
 	first uint64 // the host that said so first, since a leader was heard; 0: none
 	since int64  // when that was
 }

@@ -2,10 +2,10 @@ package members
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Rosters say who the members of a group are, as this one has applied it. The entry found makes the first
@@ -23,7 +23,7 @@ type Rosters struct {
 	ids  atomic.Pointer[[]uint64]
 	hint atomic.Pointer[membership.Roster] // a later one, of another member
 
-	mu  sync.Mutex
+	mu  lock.Mutex
 	all []*membership.Roster // the last one is in force; those before are for snapshots
 }
 

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/snapshot"
@@ -48,7 +48,7 @@ type Keeper struct {
 	goes atomic.Uint64 // files of ended sets may be removed when the log begins here; 0: there are none
 	work atomic.Bool   // the turn has something to do
 
-	mu         sync.Mutex // never held while the disk works
+	mu         lock.Mutex // never held while the disk works
 	table      *object.Table
 	applying   bool // the machine is in Apply
 	lacking    map[object.ID]object.Set

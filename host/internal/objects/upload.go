@@ -3,10 +3,10 @@ package objects
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
 	"github.com/millrace/millrace/vfs"
@@ -22,7 +22,7 @@ type Upload struct {
 	written int64
 	looked  int64 // bytes at which the space was looked at
 
-	mu   sync.Mutex
+	mu   lock.Mutex
 	sent bool          // the content is durable, and the command open is handed in
 	done chan struct{} // closed with the outcome
 	is   bool

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -18,11 +18,11 @@ import (
 // silent. Any goroutine may call its methods.
 type Book struct {
 	wiring Wiring
-	adding sync.Mutex // held while a host is added or removed
+	adding lock.Mutex // held while a host is added or removed
 	ids    atomic.Pointer[[]uint64]
 	hints  atomic.Int64 // hosts that were learned from what others say
 
-	mu    sync.Mutex
+	mu    lock.Mutex
 	addrs map[uint64]Location // this host's too
 }
 

@@ -2,8 +2,9 @@ package placement
 
 import (
 	"cmp"
-	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // The bound on hand-overs for the sake of placement: MaxPlacements in an hour for a group, whichever of its
@@ -27,7 +28,7 @@ const (
 // Moves are the latest hand-overs of a group, in ticks that were not missed. The zero value has none. Any
 // goroutine may call its methods.
 type Moves struct {
-	mu   sync.Mutex
+	mu   lock.Mutex
 	at   [MaxPlacements]int64 // a ring
 	n    int                  // so far
 	name MoveName             // of the latest, here or of another member

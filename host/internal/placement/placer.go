@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Placer is the part of a host in placement: it decides which groups that lead here should be led elsewhere.
@@ -41,7 +41,7 @@ type Placer struct {
 	stops    atomic.Int64  // this host is about to stop: until a tick that was not missed
 	begun    atomic.Uint64 // hand-overs for placement, so far
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	led     sched.Ring[*Member] // groups that lead here; the one that was looked at longest ago is first
 	prefers int                 // of them, those with a preference
 	number  uint64              // of the latest question

@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -30,7 +30,7 @@ type Applicant struct {
 // Applicants are all hosts that came last with a token. There are at most as many as hosts that are
 // admitted, or refused because of their directory.
 type Applicants struct {
-	mu    sync.Mutex
+	mu    lock.Mutex
 	of    map[uint64][]Applicant
 	said  map[uint64]int64 // tick at which the others were told where a host of these is
 	count atomic.Int64     // hosts in of

@@ -4,16 +4,16 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Catalog has the plans that programs have made over the admin socket: an operator looks at a plan, and then
 // names it. They are in memory only, and the oldest go; a plan that was begun is in the log. An execution
 // belongs to the host and not to the connection, so it goes on when the program is interrupted.
 type Catalog struct {
-	mu  sync.Mutex
+	mu  lock.Mutex
 	all []*Proposal // the latest last
 }
 

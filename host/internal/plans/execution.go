@@ -3,10 +3,10 @@ package plans
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Member is the member of a group for which callers here wait.
@@ -22,7 +22,7 @@ type Executions struct {
 	group, self uint64
 	running     *atomic.Int64 // those of all groups of the host
 
-	mu  sync.Mutex
+	mu  lock.Mutex
 	all []*Execution
 }
 
@@ -40,7 +40,7 @@ type Execution struct {
 	of      *Executions
 	request Request
 
-	mu   sync.Mutex
+	mu   lock.Mutex
 	is   bool
 	err  error
 	done chan struct{}

@@ -2,16 +2,16 @@ package plans
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Requests are those that wait for a turn of a group. The zero value has none. Any goroutine may put, and
 // wakes the group after it.
 type Requests struct {
-	mu  sync.Mutex
+	mu  lock.Mutex
 	all []Request
 }
 

@@ -2,11 +2,11 @@ package proposals
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -25,7 +25,7 @@ import (
 type Queue struct {
 	Settings
 
-	mu        sync.Mutex
+	mu        lock.Mutex
 	closed    error      // not nil: all clients were answered, and new ones are answered at once
 	offered   []Proposal // of the group's turn, not proposed yet; the turn alone writes it
 	ring      Ring[*Waiter]

@@ -1,12 +1,12 @@
 package proposals
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 type DrainRate struct {
 	taken atomic.Int64 // bytes, so far
 
-	mu     sync.Mutex
+	mu     lock.Mutex
 	at     time.Duration // of the latest sample
 	before int64         // taken then
 	rate   float64       // bytes a second
@@ -74,7 +74,7 @@ func (w *SpaceWait) End(err error) {
 // Spaces holds the waits for space, the first one first. Any goroutine may call its methods.
 type Spaces struct {
 	n      atomic.Int64 // waits; 0 spares the turn the lock
-	mu     sync.Mutex
+	mu     lock.Mutex
 	closed error
 	waits  sched.Ring[*SpaceWait]
 }

@@ -2,15 +2,16 @@ package pulse
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
+
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Receiver is what this host has heard in pulses of other hosts.
 type Receiver struct {
 	follow func(line Line, leader uint64, c *Cover) bool
 
-	mu    sync.Mutex
+	mu    lock.Mutex
 	peers map[uint64]*peerState
 }
 
@@ -31,7 +32,7 @@ type PeerPulses struct {
 	n    atomic.Int64 // pulses so far
 	at   atomic.Int64 // when the latest came, in ticks that were not missed
 
-	mu       sync.Mutex
+	mu       lock.Mutex
 	excluded []uint64 // groups in it that do not follow; they stay, since an answer may be lost
 }
 

@@ -3,7 +3,8 @@ package pulse
 import (
 	"cmp"
 	"slices"
-	"sync"
+
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Leader is a group that leads here. Its methods are called with the lock of the sender held.
@@ -23,7 +24,7 @@ type Sender struct {
 	life   uint64 // of this host: versions of another life mean nothing
 	shards []Shard
 
-	mu    sync.Mutex
+	mu    lock.Mutex
 	peers []*receiverList // ascending
 	hung  []bool          // by shard, at the last beat
 

@@ -3,12 +3,12 @@ package reads
 import (
 	"context"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Reads (thesis §6.4). A read is told an index: when the state machine of this host has applied the log
@@ -68,7 +68,7 @@ type Queue struct {
 	settings Settings
 	wiring   Wiring
 
-	mu                 sync.Mutex
+	mu                 lock.Mutex
 	closed             error // not nil: the group has ended, or its machine is halted
 	halted             bool  // closed is until Resume
 	fresh              sched.Ring[*Read]

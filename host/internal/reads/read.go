@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // At is what a read may rely on. Package host says what the fields mean (ReadAt).
@@ -30,7 +30,7 @@ type Read struct {
 	reserved bool           // it counts against the budget
 	counter  *atomic.Uint64 // of the reads of its kind that were answered; nil: they are not counted
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	started bool
 	misused bool
 	done    bool

@@ -1,10 +1,10 @@
 package reports
 
-import "sync"
+import "github.com/millrace/millrace/internal/lock"
 
 // backlog holds what waits for a reader, up to MaxBacklog. It drops what is newer, and knows how much.
 type backlog[T any] struct {
-	mu      sync.Mutex
+	mu      lock.Mutex
 	waiting []T
 	dropped int // after the last of waiting
 }

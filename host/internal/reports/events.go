@@ -6,18 +6,18 @@ package reports
 import (
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/containment"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Events passes the events of a host to its listeners. Each has a backlog of its own, so one that hangs
 // delays neither the host nor another listener.
 type Events struct {
-	mu        sync.Mutex
+	mu        lock.Mutex
 	listeners []*Listener
 	dropped   atomic.Uint64
 }

@@ -1,10 +1,10 @@
 package sched
 
 import (
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Shard runs the turns of its groups. Groups that have something to do wait in a ring, and each call runs
@@ -18,7 +18,7 @@ type Shard struct {
 	settings Settings
 	task     env.Task
 
-	mu     sync.Mutex
+	mu     lock.Mutex
 	urgent Ring[*Seat] // elections and membership
 	others Ring[*Seat]
 	lazy   Ring[*Seat] // have something that can wait for the next tick

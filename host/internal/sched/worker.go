@@ -1,11 +1,11 @@
 package sched
 
 import (
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/internal/turn"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // A turn must not wait, but a state machine that is declared NonBlocking may break its promise. Then the
@@ -124,7 +124,7 @@ func (w *Worker) Gathers() bool {
 
 // relay is the task of the worker that runs the turns of a shard at present.
 type relay struct {
-	mu   sync.Mutex
+	mu   lock.Mutex
 	task env.Task
 }
 

@@ -2,7 +2,6 @@ package snapshots
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
@@ -90,10 +90,10 @@ type Group struct {
 	taken, failed atomic.Uint64
 	took          atomic.Int64 // nanoseconds: all that were taken, from capture to the end
 
-	opening sync.Mutex                     // held while the disk opens the directory, by those who need it
+	opening lock.Mutex                     // held while the disk opens the directory, by those who need it
 	opened  atomic.Pointer[snapshot.Store] // nil until it is needed
 
-	mu       sync.Mutex // never held while the disk works
+	mu       lock.Mutex // never held while the disk works
 	phase    phase
 	take     *take // from its capture to its end
 	callers  []Caller

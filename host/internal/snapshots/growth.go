@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Growth is how the log of a group grows, in bytes. A compaction leaves what the policy keeps behind a
@@ -19,7 +21,7 @@ type Growth struct {
 	applied atomic.Int64 // bytes of the log through the last applied entry, from an arbitrary one on
 	next    int64        // bytes at which the next mark is due; owned by the apply lane
 
-	mu      sync.Mutex // never held while the disk works
+	mu      lock.Mutex // never held while the disk works
 	marks   []logMark
 	spacing int64 // bytes between two marks
 	pins    []*logPin

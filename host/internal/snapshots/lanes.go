@@ -2,12 +2,12 @@ package snapshots
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Lanes do the work of snapshots that may block on a disk or on a state machine: taking, and what else of
@@ -23,7 +23,7 @@ import (
 type Lanes struct {
 	Wiring
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	ready   sched.Ring[*Work]
 	lanes   []*Lane
 	idle    []*Lane

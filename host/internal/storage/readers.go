@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -17,7 +17,7 @@ type Readers struct {
 	start func(name string, w env.Worker) env.Task
 	later func(wake func(), err error)
 
-	mu    sync.Mutex
+	mu    lock.Mutex
 	lanes map[uint64]*Reader // by host
 	order []*Reader
 }
@@ -29,7 +29,7 @@ type Reader struct {
 	host  uint64
 	later func(wake func(), err error)
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	waiting []request
 	reading request // under way, if its group is not nil
 }

@@ -2,9 +2,9 @@ package storage
 
 import (
 	"log/slog"
-	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/internal/repetition"
 )
 
@@ -15,7 +15,7 @@ type Shortages struct {
 	logger *slog.Logger
 	now    func() time.Duration // the clock
 
-	mu    sync.Mutex
+	mu    lock.Mutex
 	waits []func()
 	gate  repetition.Gate // ends with a beat at which nothing waits
 }

@@ -55,8 +55,9 @@ func (o *overtaking) split(m *raftpb.Message) {
 // StartOvertaking starts to set aside what may overtake: from the round that was refused, from the queue,
 // and from later messages.
 func (q *Queue) StartOvertaking() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	mu := q.guard()
+	mu.Lock()
+	defer mu.Unlock()
 	if q.full {
 		return
 	}
@@ -73,8 +74,10 @@ func (q *Queue) StartOvertaking() {
 // StopOvertaking stops that. Answers whose term and vote found no space wait their turn, behind the hard
 // state that they need.
 func (q *Queue) StopOvertaking() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	mu := q.guard()
+	mu.Lock()
+	defer mu.Unlock()
+	defer q.noteWaiting()
 	q.full = false
 	if len(q.early) > 0 {
 		m := raftpb.Message{Responses: q.early}
@@ -87,16 +90,18 @@ func (q *Queue) StopOvertaking() {
 // TakeEarly returns the answers that may overtake, and the hard state with the term and vote that they wait
 // for.
 func (q *Queue) TakeEarly() (newest raftpb.HardState, early []raftpb.Message) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	mu := q.guard()
+	mu.Lock()
+	defer mu.Unlock()
 	early, q.early = q.early, nil
 	return q.newest, early
 }
 
 // PutBack takes back answers that could not be given yet.
 func (q *Queue) PutBack(early []raftpb.Message) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	mu := q.guard()
+	mu.Lock()
+	defer mu.Unlock()
 	for i := range q.early {
 		early = addResponse(early, &q.early[i])
 	}
@@ -105,8 +110,10 @@ func (q *Queue) PutBack(early []raftpb.Message) {
 
 // DropAll drops what was taken and what is queued, if the log already has their newest term and vote.
 func (q *Queue) DropAll(written raftpb.HardState) (done bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	mu := q.guard()
+	mu.Lock()
+	defer mu.Unlock()
+	defer q.noteWaiting()
 	if Behind(written, q.newest) {
 		return false
 	}

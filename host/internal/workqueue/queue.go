@@ -2,11 +2,11 @@ package workqueue
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/outbox"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -20,9 +20,14 @@ import (
 // and a peer can cause any number of them while a disk hangs. So they are merged (merge).
 type Queue struct {
 	Budget *budget.Budget // of all groups; nil: none
-	held   atomic.Int64   // bytes that are queued, taken or in a round
+	// Lock guards what is queued. A lane gives its own: putting a message and calling the lane are one step
+	// (PutAnd). nil: the queue has a lock of its own.
+	Lock *lock.Mutex
+	own  lock.Mutex
 
-	mu     sync.Mutex
+	held    atomic.Int64 // bytes that are queued, taken or in a round
+	waiting atomic.Int64 // length of queued
+
 	queued []raftpb.Message
 	bytes  int64 // of queued
 	owns   bool  // the last queued message was merged: its Responses belong to the queue
@@ -60,10 +65,21 @@ func EntryBytes(entries []raftpb.Entry) (n int64) {
 	return n
 }
 
+func (q *Queue) guard() *lock.Mutex {
+	if q.Lock != nil {
+		return q.Lock
+	}
+	return &q.own
+}
+
 // Put queues a message. The caller tells the lane after it.
-func (q *Queue) Put(m raftpb.Message) {
-	bytes := MessageBytes(&m)
-	q.mu.Lock()
+func (q *Queue) Put(m raftpb.Message) { q.PutAnd(m, func() {}) }
+
+// PutAnd queues a message and calls tell, under the lock.
+func (q *Queue) PutAnd(m raftpb.Message, tell func()) {
+	bytes, mu := MessageBytes(&m), q.guard()
+	mu.Lock()
+	defer mu.Unlock()
 	if hs := HardStateOf(&m); !raft.IsEmptyHardState(hs) {
 		q.newest = hs
 	}
@@ -79,8 +95,12 @@ func (q *Queue) Put(m raftpb.Message) {
 		q.Hold(bytes)
 		q.owns = false
 	}
-	q.mu.Unlock()
+	q.noteWaiting()
+	tell()
 }
+
+// noteWaiting makes known how much is queued. The caller holds the lock.
+func (q *Queue) noteWaiting() { q.waiting.Store(int64(len(q.queued))) }
 
 // Hold counts bytes that the queue, or the lane behind it, holds; less than 0 gives them back.
 func (q *Queue) Hold(bytes int64) {
@@ -93,12 +113,8 @@ func (q *Queue) Hold(bytes int64) {
 // Held returns the bytes that the queue, or the lane behind it, holds.
 func (q *Queue) Held() int64 { return q.held.Load() }
 
-// Empty reports whether nothing is queued.
-func (q *Queue) Empty() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.queued) == 0
-}
+// Empty reports whether nothing is queued. It takes no lock.
+func (q *Queue) Empty() bool { return q.waiting.Load() == 0 }
 
 // merge adds a message without entries to the last queued one, if that has none either, and reports whether
 // it did. The two become one write. The later of two hard states, which is complete, is what both leave
@@ -163,8 +179,10 @@ func replaces(next, prev *raftpb.Message) bool {
 // carries a snapshot comes first or not yet (install.go). The next take reuses the slice.
 func (q *Queue) Take(maxBytes int64) []raftpb.Message {
 	clear(q.taken)
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	mu := q.guard()
+	mu.Lock()
+	defer mu.Unlock()
+	defer q.noteWaiting()
 	if q.bytes <= maxBytes && q.marks == 0 {
 		q.taken, q.queued = q.queued, q.taken[:0]
 		q.takenBytes, q.bytes = q.bytes, 0
@@ -189,8 +207,9 @@ func (q *Queue) Take(maxBytes int64) []raftpb.Message {
 
 // HeadSnapshot returns the snapshot that the next message carries, or nil.
 func (q *Queue) HeadSnapshot() *raftpb.Snapshot {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	mu := q.guard()
+	mu.Lock()
+	defer mu.Unlock()
 	if q.marks == 0 {
 		return nil
 	}
@@ -225,8 +244,10 @@ func (q *Queue) DropTaken() {
 // Rewrite replaces what is queued by the result of keep, which works in place. keep also returns how many
 // bytes it frees; Hold gives them back.
 func (q *Queue) Rewrite(keep func(queued []raftpb.Message) (kept []raftpb.Message, freed int64)) (freed int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	mu := q.guard()
+	mu.Lock()
+	defer mu.Unlock()
+	defer q.noteWaiting()
 	queued, freed := keep(q.queued)
 	clear(q.queued[len(queued):])
 	q.queued, q.bytes, q.owns = queued, q.bytes-freed, false
@@ -235,8 +256,9 @@ func (q *Queue) Rewrite(keep func(queued []raftpb.Message) (kept []raftpb.Messag
 
 // Waiting returns what is queued and not taken. It is for tests.
 func (q *Queue) Waiting() []raftpb.Message {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	mu := q.guard()
+	mu.Lock()
+	defer mu.Unlock()
 	return slices.Clone(q.queued)
 }
 
