@@ -34,11 +34,12 @@ func (g *Group) reportGivenUp(e event.LeadershipGivenUp) {
 // leadingGroup implements leadership.Turn.
 type leadingGroup Group
 
-func (g *leadingGroup) Core() leadership.LeaderCore { return g.core.node }
-func (g *leadingGroup) Ticks() int64                { return g.core.at.ticks }
-func (g *leadingGroup) IsHalted() bool              { return g.machine.apply.Halted() != nil }
-func (g *leadingGroup) Lacks(id uint64) string      { return (*Group)(g).lacks(id) }
-func (g *leadingGroup) Refused(err error)           { (*Group)(g).noteRefusal(err) }
+func (g *leadingGroup) Core() leadership.LeaderCore           { return g.core.node }
+func (g *leadingGroup) Ticks() int64                          { return g.core.at.ticks }
+func (g *leadingGroup) IsHalted() bool                        { return g.machine.apply.Halted() != nil }
+func (g *leadingGroup) Lacks(id uint64) string                { return (*Group)(g).lacks(id) }
+func (g *leadingGroup) IsQuorum(is func(id uint64) bool) bool { return (*Group)(g).isQuorum(is) }
+func (g *leadingGroup) Refused(err error)                     { (*Group)(g).noteRefusal(err) }
 
 func (g *leadingGroup) Disk() (busy bool, rounds uint64, full bool) {
 	q := g.writes.append
