@@ -35,7 +35,7 @@ func (g *Group) reportGivenUp(e event.LeadershipGivenUp) {
 type leadingGroup Group
 
 func (g *leadingGroup) Core() leadership.LeaderCore           { return g.core.node }
-func (g *leadingGroup) Ticks() int64                          { return g.core.at.ticks }
+func (g *leadingGroup) Ticks() int64                          { return g.core.at.Ticks }
 func (g *leadingGroup) IsHalted() bool                        { return g.machine.apply.Halted() != nil }
 func (g *leadingGroup) Lacks(id uint64) string                { return (*Group)(g).lacks(id) }
 func (g *leadingGroup) IsQuorum(is func(id uint64) bool) bool { return (*Group)(g).isQuorum(is) }

@@ -117,7 +117,7 @@ func (g *Group) startTransfer() {
 		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: %w", g.id, g.self, err))
 		return
 	}
-	t.term, t.at, g.leadership.transfer = st.Term, g.core.at.ticks, t
+	t.term, t.at, g.leadership.transfer = st.Term, g.core.at.Ticks, t
 	g.tellMoved(st.Term, true)
 	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: t.target, Cause: "a caller has asked for it"})
 }
@@ -148,7 +148,7 @@ func (g *Group) advanceTransfer() {
 
 // notLevel says why the core has given a transfer up.
 func (g *Group) notLevel(t *Transfer) error {
-	took := time.Duration(g.core.at.ticks-t.at) * g.host.config.tickPeriod()
+	took := time.Duration(g.core.at.Ticks-t.at) * g.host.config.tickPeriod()
 	last, match := g.core.node.BasicStatus().LastIndex, uint64(0)
 	g.core.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if id == t.target {
