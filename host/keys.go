@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/millrace/millrace/host/internal/entry"
@@ -143,25 +142,4 @@ func (h *Host) takeUnbound(from uint64, a plans.Answer) {
 	if g := h.groups.get(a.Group); g != nil && g.isOther(from) && a.ID == membership.PlanID(wanted[:len(a.ID)]) {
 		h.noteUnbound(a.Group, h.config.ID, a.Why)
 	}
-}
-
-// takeRekey binds a member to a key as that member has asked. It returns an error for the member if another
-// one has the key. Other refusals are those of requests that came late.
-func (g *Group) takeRekey(r *membership.Roster, q plans.Request) error {
-	k, err := membership.DecodeRekey(q.Data[1:])
-	if err != nil {
-		return err
-	}
-	if k.ID != q.From {
-		return fmt.Errorf("%w: host %d names a key of host %d", membership.ErrRefused, q.From, k.ID)
-	}
-	if _, err := r.Rekey(r.Version+1, k); err != nil {
-		if !errors.As(err, new(membership.KeyTaken)) {
-			return nil
-		}
-		g.host.noteUnbound(g.id, k.ID, err.Error())
-		return err
-	}
-	g.proposeHost(q.Data)
-	return nil
 }

@@ -54,9 +54,7 @@ func (g *planWiring) ObjectsWait(r *membership.Roster, steps []membership.Step) 
 	return g.machine.objects.WaitWith(r, steps)
 }
 
-func (g *planWiring) Rekey(r *membership.Roster, q plans.Request) error {
-	return (*Group)(g).takeRekey(r, q)
-}
+func (g *planWiring) Unbound(id uint64, why error) { g.host.noteUnbound(g.id, id, why.Error()) }
 
 func (g *planWiring) Err() error {
 	if err := (*Group)(g).Err(); err != nil {

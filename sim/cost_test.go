@@ -14,7 +14,7 @@ func TestCostOfARound(t *testing.T) {
 	for _, row := range []struct {
 		clients, rounds int
 		wakes, messages float64
-	}{{1, 40, 17, 6}, {60, 40, 17, 5}, {300, 15, 16, 5}} {
+	}{{1, 40, 17, 6}, {16, 40, 17, 6}, {60, 40, 17, 5}, {100, 40, 17, 5}, {300, 15, 16, 5}, {1000, 5, 12, 4}} {
 		c, err := sim.MeasureCost(1, row.clients, row.rounds)
 		if err != nil {
 			t.Fatal(err)

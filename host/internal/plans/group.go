@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -73,9 +74,10 @@ type Wiring interface {
 	// Successor returns a member that may lead and that fits, or 0.
 	Successor(fits func(id uint64) bool) uint64
 	HandOver(to uint64, cause string)
-	// Rekey and Skip propose what such a request asks for, or say why not.
-	Rekey(r *membership.Roster, q Request) error
+	// Skip proposes the skip that a request asks for, or says why not.
 	Skip(q Request) error
+	// Unbound learns why a member is not bound to the key that it has named.
+	Unbound(id uint64, why error)
 	// Joins learns of an applicant that a plan adds, and Rejects why a plan does not.
 	Joins(id uint64, c Applicant)
 	Rejects(id uint64, why error)
@@ -210,11 +212,32 @@ func (p *Group) take(r *membership.Roster, q Request) error {
 		}
 		return err
 	case kind == entry.RekeyKind:
-		return p.w.Rekey(r, q)
+		return p.rekey(r, q)
 	case q.IsLate(r):
 		return nil
 	}
 	if err := q.Reject(r, p.w); err != nil {
+		return err
+	}
+	p.w.Propose(q.Data)
+	return nil
+}
+
+// rekey binds a member to a key as that member has asked. It returns an error for the member if another one
+// has the key. Other refusals are of requests that came late.
+func (p *Group) rekey(r *membership.Roster, q Request) error {
+	k, err := membership.DecodeRekey(q.Data[1:])
+	if err != nil {
+		return err
+	}
+	if k.ID != q.From {
+		return fmt.Errorf("%w: host %d names a key of host %d", membership.ErrRefused, q.From, k.ID)
+	}
+	if _, err := r.Rekey(r.Version+1, k); err != nil {
+		if !errors.As(err, new(membership.KeyTaken)) {
+			return nil
+		}
+		p.w.Unbound(k.ID, err)
 		return err
 	}
 	p.w.Propose(q.Data)

@@ -41,7 +41,7 @@ func (s *script) Change(c membership.Change)                               { s.c
 func (s *script) HoldsObjects(uint64) bool                                 { return true }
 func (s *script) ObjectsWait(*membership.Roster, []membership.Step) string { return "" }
 func (s *script) HandOver(to uint64, _ string)                             { s.handed = append(s.handed, to) }
-func (s *script) Rekey(*membership.Roster, Request) error                  { return nil }
+func (s *script) Unbound(id uint64, why error)                             { s.answers[id] = why.Error() }
 func (s *script) Skip(Request) error                                       { return nil }
 func (s *script) Joins(uint64, Applicant)                                  {}
 func (s *script) Rejects(id uint64, why error)                             { s.answers[id] = why.Error() }
@@ -174,5 +174,24 @@ func TestAnApplicantIsTold(t *testing.T) {
 	delete(s.answers, 4)
 	if p.Step(); s.answers[4] != "" || len(s.proposed) != 0 {
 		t.Errorf("it is told again: %q", s.answers[4])
+	}
+}
+
+// A member is bound to the key that it names itself, unless another one has that key.
+func TestRekey(t *testing.T) {
+	key := membership.Key{1}
+	for _, row := range []struct {
+		id, from   uint64
+		has        membership.Key // of member 3
+		proposed   int
+		isAnswered bool
+	}{{2, 2, membership.Key{}, 1, false}, {3, 2, membership.Key{}, 0, true}, {2, 2, key, 0, true}} {
+		p, s := lead(3)
+		s.roster.Members[2].Keys[0] = row.has
+		k := membership.Rekey{ID: row.id, Incarnation: directory(row.id), Key: key}
+		p.Requests.Put(RequestOf(row.from, append([]byte{entry.RekeyKind}, k.Encode()...)))
+		if p.Step(); len(s.proposed) != row.proposed || (s.answers[row.from] != "") != row.isAnswered {
+			t.Errorf("%+v: it has proposed %v and answered %v", row, s.proposed, s.answers)
+		}
 	}
 }
