@@ -8,7 +8,6 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
-	"github.com/millrace/millrace/raft/tracker"
 )
 
 // rejectHelpless returns why a group cannot be opened without authority, or nil: the other members are no
@@ -63,7 +62,7 @@ func (g *Group) regainAuthority() (again bool) {
 	}
 	g.core.node.Regain()
 	g.members.withoutAuthority.Store(false)
-	g.authorityRegained()
+	g.machine.objects.Regained()
 	st := g.core.node.BasicStatus()
 	g.host.reports.events.Emit(event.AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
 	g.host.env.logger.Info("millrace: the group has authority again", "group", g.id, "host", g.self, "term", st.Term, "durable", st.Durable)
@@ -87,11 +86,3 @@ func (h *Host) removedGroup(id uint64) {
 		h.storage.lane.CatchUp()
 	}
 }
-
-// hasAuthority reports whether a member may lead, as a leader sees it.
-func hasAuthority(kind raft.ProgressType, pr *tracker.Progress) bool {
-	return kind == raft.ProgressTypePeer && !pr.WithoutAuthority
-}
-
-// authorityRegained tells the other parts of the group that it has authority again.
-func (g *Group) authorityRegained() { g.machine.objects.Regained() }

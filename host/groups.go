@@ -105,6 +105,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 		return nil, err
 	}
 	g.reads.init(g)
+	g.openLeader()
 	g.leadership.placing.Open(&h.changes.placer, (*placedGroup)(g), placement.Preference(c.Placement).Clone())
 	g.snapshots.init(g, machine)
 	g.life.roleTimes.Begin(h.clock.livedAtBeat())

@@ -82,29 +82,3 @@ func TestSleepingLeaderHandsOverToOneThatIsHeard(t *testing.T) {
 		}
 	}
 }
-
-// A leader that looks for a member whose disk works does not count a late acknowledgement of an earlier term.
-func TestAcksOfAnEarlierTermDoNotCount(t *testing.T) {
-	l := openTestHost(t, 3)
-	l.lead()
-	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2})
-	l.group.Campaign()
-	l.manual.runIdle()
-	l.deliver(raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 3})
-	l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 3})
-	if s := l.group.Status(); s.Role != event.RoleLeader || s.Term != 3 {
-		t.Fatalf("setup: %+v", s)
-	}
-	before := l.group.core.at.Ticks
-	for range 3 {
-		l.manual.tick()
-	}
-	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun})
-	if l.group.leadership.stalls.acks.Since(2, before) {
-		t.Error("an acknowledgement of term 1 counts in term 3")
-	}
-	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 3, Index: begun + 1})
-	if !l.group.leadership.stalls.acks.Since(2, before) {
-		t.Error("an acknowledgement of this term does not count")
-	}
-}

@@ -241,7 +241,7 @@ type inputs struct {
 	answers     []raftpb.Message // of the lanes
 	messages    []raftpb.Message // of peers
 	unreachable []uint64
-	questions   []leadership.AppliedRecord // of a leader (stuckapply.go), one of each host at most,
+	questions   []leadership.AppliedRecord // of a leader, one of each host at most,
 	applied     []leadership.AppliedRecord // and answers to this one's
 	proposals   []proposals.Proposal
 	since       time.Duration       // when the first of the proposals came
@@ -259,7 +259,7 @@ type snapshotStatus struct {
 
 // groupLeadership is what a group knows of who should lead it. The turn owns what is not atomic.
 type groupLeadership struct {
-	stalls     stalls
+	leader     leadership.Leader
 	slow       leadership.SlowMembers
 	resume     leadership.Resume
 	lateOrders lateOrders

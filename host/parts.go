@@ -375,34 +375,3 @@ func (s *groupStorage) entries() uint64 {
 }
 
 func newStorage(log GroupLog) *groupStorage { return &groupStorage{storage.New(log), log} }
-
-// stalls is a group's watch on its own work. It belongs to the turn.
-type stalls struct {
-	disk      examination.Standstill
-	full      examination.Standstill
-	machine   stuckApply
-	acks      leadership.Acks // of the other members
-	checkedAt int64           // the tick in which it looked last
-	actAfter  int64           // not before this tick
-	askAfter  int64           // the others are not asked to write before this tick
-	tried     uint64          // the term in which a hand-over was tried
-	stepped   uint64          // the term in which it stepped down after that
-}
-
-// stuckApply is a leader's watch on its state machine. It belongs to the turn.
-type stuckApply struct {
-	watch  examination.Standstill
-	goal   uint64 // the commit index when the leader began to ask; 0: it does not ask
-	number uint64 // of the latest question
-	began  int64  // the tick of the first question
-	next   int64  // of the next question
-	before int64  // the tick of the question before the latest
-	asked  int64  // and of the latest
-	ahead  []aheadMember
-}
-
-// aheadMember is a member that has reached the goal, in its latest answer.
-type aheadMember struct {
-	id, applied   uint64
-	first, latest uint64 // questions: since the first of them it has reached the goal
-}

@@ -110,14 +110,14 @@ func (g *placedGroup) Seat() *sched.Seat          { return &g.seat }
 func (g *placedGroup) Core() placement.Core       { return g.core.node }
 func (g *placedGroup) Ticks() int64               { return g.core.at.Ticks }
 func (g *placedGroup) Discards() bool             { return g.writes.discarding.waitsForLane }
-func (g *placedGroup) Rests() bool                { return g.core.at.Ticks < g.leadership.stalls.actAfter }
+func (g *placedGroup) Rests() bool                { return g.leadership.leader.Rests() }
 func (g *placedGroup) ChangesMembers() bool       { return g.members.noted.Any() }
 func (g *placedGroup) Lacks(id uint64) string     { return (*Group)(g).lacks(id) }
 func (g *placedGroup) Refused(err error)          { (*Group)(g).noteRefusal(err) }
 
 func (g *placedGroup) HandedOver(to uint64, why string) {
 	term := g.core.node.BasicStatus().Term
-	g.leadership.stalls.actAfter = g.core.at.Ticks + int64(2*g.host.config.electionTicks())
+	g.leadership.leader.Rest()
 	g.life.counts.placed.Add(1)
 	(*Group)(g).tellMoved(term, false)
 	(*Group)(g).reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: term, To: to, Cause: why, Placement: true})

@@ -74,7 +74,7 @@ func (g *planWiring) Change(c membership.Change) {
 }
 
 func (g *planWiring) Successor(fits func(id uint64) bool) uint64 {
-	return (*Group)(g).successor(func(id uint64, pr tracker.Progress) bool {
+	return g.leadership.leader.Successor(func(id uint64, pr tracker.Progress) bool {
 		return fits(id) && (pr.RecentActive || g.host.isThere(id))
 	})
 }

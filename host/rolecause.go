@@ -22,7 +22,7 @@ func (g *Group) roleCause(was, now diagnosis.Status) event.RoleCause {
 		return event.CauseTimeout
 	}
 	switch {
-	case was.Role == event.RoleLeader && now.Term == was.Term && g.leadership.stalls.stepped == now.Term:
+	case was.Role == event.RoleLeader && now.Term == was.Term && g.leadership.leader.SteppedDown(now.Term):
 		return event.CauseGivenUp
 	case was.Role == event.RoleLeader && now.Term == was.Term:
 		return event.CauseNoQuorum

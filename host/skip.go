@@ -96,7 +96,7 @@ func (g *Group) takeSkip(q plans.Request) error {
 	}) {
 		return nil // the asker learns that it is committed
 	}
-	if err := g.rejectSkip(s.Index); err != nil {
+	if err := g.rejectSkip(s.Index, g.leadership.leader.IsAhead); err != nil {
 		return err
 	}
 	if g.awaitsOthers() {
@@ -107,7 +107,7 @@ func (g *Group) takeSkip(q plans.Request) error {
 }
 
 // rejectSkip says why this leader does not skip a command, or returns nil.
-func (g *Group) rejectSkip(index uint64) error {
+func (g *Group) rejectSkip(index uint64, ahead func(index uint64) (id uint64, is bool)) error {
 	h := g.machine.apply.Halted()
 	switch {
 	case h == nil && g.machine.apply.Applied() >= index:
@@ -121,17 +121,14 @@ func (g *Group) rejectSkip(index uint64) error {
 	case h.First != index || h.Last != index:
 		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %d", membership.ErrRefused, g.self, h.At(), index)
 	}
-	for _, m := range g.leadership.stalls.machine.ahead {
-		if m.applied >= index {
-			return fmt.Errorf("%w: host %d has applied entry %d, so the group has its effect, and will have another leader; look at host %d, or replace it", membership.ErrRefused, m.id, index, g.self)
-		}
+	if id, is := ahead(index); is {
+		return fmt.Errorf("%w: host %d has applied entry %d, so the group has its effect, and will have another leader; look at host %d, or replace it", membership.ErrRefused, id, index, g.self)
 	}
 	return nil
 }
 
-// awaitsOthers reports whether members may still answer what they have applied (stuckapply.go): one of them
+// awaitsOthers reports whether members may still answer what they have applied: one of them
 // may have applied the command. A leader that is halted asks at once.
 func (g *Group) awaitsOthers() bool {
-	s := &g.leadership.stalls.machine
-	return len(g.memberIDs()) > 1 && (s.goal == 0 || g.core.at.Ticks < s.began+int64(g.host.config.electionTicks()))
+	return len(g.memberIDs()) > 1 && g.leadership.leader.AwaitsAnswers()
 }

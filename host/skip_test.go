@@ -65,11 +65,13 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 	if err := l.Group(4).Halted(); !errors.As(err, &halted) || halted.First != 2 || halted.Skipped != 4 {
 		t.Errorf("a member that is halted there: %v", err)
 	}
-	if err := l.Group(4).rejectSkip(2); err != nil {
+	ahead := func(applied uint64) func(uint64) (uint64, bool) { // host 3 has said so
+		return func(index uint64) (uint64, bool) { return 3, applied >= index }
+	}
+	if err := l.Group(4).rejectSkip(2, ahead(0)); err != nil {
 		t.Errorf("as a leader it refuses: %v", err)
 	}
-	l.Group(4).leadership.stalls.machine.ahead = []aheadMember{{id: 3, applied: 2}}
-	if err := l.Group(4).rejectSkip(2); !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "host 3 has applied entry 2") {
+	if err := l.Group(4).rejectSkip(2, ahead(2)); !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "host 3 has applied entry 2") {
 		t.Errorf("as a leader that knows of a member with the command: %v", err)
 	}
 	for id := uint64(2); id <= 4; id++ {

@@ -57,33 +57,6 @@ func TestALeaderStepsDownWhenItsHandOverFails(t *testing.T) {
 	}
 }
 
-// A leader whose disk is full and whose state machine is stuck gives up once, not twice in one tick: the
-// member to which it hands over is needed.
-func TestTwoReasonsToGiveUpAreOne(t *testing.T) {
-	l := openStuckHost(t, 3)
-	defer func() {
-		l.release()
-		_ = l.Close(over())
-	}()
-	givenUp := noteEvents[event.LeadershipGivenUp](l.Host)
-	l.group.leadership.stalls.actAfter = 1 << 60
-	l.pass(12*l.config.electionTicks(), func(q controlRecord) { l.answer(q, l.last) })
-	l.group.writes.append.Full.Store(true)
-	for range 3 * ticksPerHeartbeat { // it is full for longer than a heartbeat
-		l.pass(1, func(q controlRecord) { l.answer(q, l.last) })
-		l.ack(2, l.last)
-		l.ack(3, l.last)
-	}
-	if n := len(givenUp()); n > 0 || l.group.memberAhead() == raft.None {
-		t.Fatalf("setup: given up %d times, member %d is ahead", n, l.group.memberAhead())
-	}
-	l.group.leadership.stalls.actAfter, l.group.leadership.stalls.checkedAt = 0, 0 // as if it had not looked in this tick
-	l.group.checkStall()
-	if events := givenUp(); len(events) != 1 || l.transferee() == raft.None {
-		t.Errorf("given up %+v, the leadership goes to %d", events, l.transferee())
-	}
-}
-
 // A leader whose state machine is stuck has a turn at each deadline: it does not sleep.
 func TestAStuckLeaderDoesNotSleep(t *testing.T) {
 	l := openStuckHost(t, 3)

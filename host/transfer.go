@@ -103,7 +103,7 @@ func (g *Group) startTransfer() {
 		return
 	}
 	if t.target = t.to; t.target == raft.None {
-		t.target = g.successor(func(id uint64, pr tracker.Progress) bool { return pr.RecentActive || g.host.isThere(id) })
+		t.target = g.leadership.leader.Successor(func(id uint64, pr tracker.Progress) bool { return pr.RecentActive || g.host.isThere(id) })
 	}
 	if t.target == raft.None {
 		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: no other member was heard lately", g.id, g.self))

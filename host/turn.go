@@ -133,7 +133,7 @@ func (g *Group) stepMessages() {
 			break
 		}
 		g.noteRefusal(g.core.node.Step(g.work.taken.messages[i]))
-		g.noteAck(&g.work.taken.messages[i])
+		g.leadership.leader.Acknowledged(&g.work.taken.messages[i])
 		g.noteLeader(&g.work.taken.messages[i])
 		g.noteOrder(&g.work.taken.messages[i])
 		if g.writes.discarding.unheard > 0 {
@@ -184,7 +184,7 @@ func (g *Group) sleep(left bool) (again bool, due int64) {
 	}
 	g.pulse.idle = false
 	g.core.nextDue = min(g.whenDue(), callsDue)
-	if g.pulse.asleep.remains = g.core.nextDue - g.core.at.Ticks; g.leadership.stalls.machine.watch.Busy || callsDue != never || duties.HasFixed(g) {
+	if g.pulse.asleep.remains = g.core.nextDue - g.core.at.Ticks; g.leadership.leader.WatchesMachine() || callsDue != never || duties.HasFixed(g) {
 		g.pulse.asleep.remains = 0 // a deadline may be that of a stuck state machine, a call or a duty, which needs a turn
 	}
 	left = g.mustRoute() || left

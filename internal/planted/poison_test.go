@@ -13,7 +13,7 @@ var poisonBugs = []bug{
 	{name: "skip_after_the_effect", what: "a member that has applied a command goes on behind the entry that skips it", in: "host", found: "TestSkipIsTakenByEveryMember", edits: []edit{{"host/internal/apply/skip.go",
 		`|| s.Index >= e.Index || slices.Contains(q.passed, s.Index) {`, `|| s.Index >= e.Index || true {`}}},
 	{name: "skip_without_a_halt", what: "a leader skips a command that its machine has applied", in: "host", found: "TestPoisonCommandIsSkipped", edits: []edit{{"host/skip.go",
-		`	if err := g.rejectSkip(s.Index); err != nil {`, `	if err := error(nil); err != nil {`}}},
+		`	if err := g.rejectSkip(s.Index, g.leadership.leader.IsAhead); err != nil {`, `	if err := error(nil); err != nil {`}}},
 	{name: "suspects_together", what: "after a start the commands of which one has halted the machine are one batch again", in: "host", found: "TestSuspectCommandsAreAppliedOneByOne", edits: []edit{{"host/internal/apply/note.go",
 		`q.note.First <= index && index <= q.note.Last`, `false && index > 0`}}},
 	{name: "skips_not_read", what: "a member that starts again does not read which commands are skipped", in: "sim", found: "TestDivergence", args: "-divergences 2", says: "poison command", edits: []edit{{"host/groups.go",
@@ -36,8 +36,8 @@ var poisonBugs = []bug{
 		}
 		return false`}}},
 	{name: "skip_of_any_command", what: "a leader skips a command at which its machine is not halted", in: "sim", found: "TestPoison", args: "-poisonings 30", says: "skips command", edits: []edit{{"host/skip.go",
-		`	if err := g.rejectSkip(s.Index); err != nil {
-		return err`, `	if err := g.rejectSkip(s.Index); err != nil && err == nil {
+		`	if err := g.rejectSkip(s.Index, g.leadership.leader.IsAhead); err != nil {
+		return err`, `	if err := g.rejectSkip(s.Index, g.leadership.leader.IsAhead); err != nil && err == nil {
 		return err`}}},
 	{name: "rebuild_leaves_out", what: "a machine that failed while it was made again from a snapshot goes on without the commands that it had", in: "host", found: "TestRebuildLeavesNothingOut", edits: []edit{{"host/internal/apply/rebuild.go",
 		`	to := q.rebuildTo

@@ -108,9 +108,9 @@ var runtimeBugs = []bug{
 		return ""
 	}
 	rosters, err := r.Play(stages)`}}},
-	{name: "hand_over_blindly", what: "a leader with a stuck state machine hands over to a member that has not applied more", in: "sim", found: "TestStuckMachines", args: "-grays 12", edits: []edit{{"host/stuckapply.go",
+	{name: "hand_over_blindly", what: "a leader with a stuck state machine hands over to a member that has not applied more", in: "sim", found: "TestStuckMachines", args: "-grays 12", edits: []edit{{"host/internal/leadership/machine.go",
 		`case a.Applied < s.goal:`, `case false:`}}},
-	{name: "keep_stuck", what: "a leader with a stuck state machine keeps the leadership", in: "sim", found: "TestStuckMachines", args: "-grays 12", says: "still leads, although the others have applied more", edits: []edit{{"host/stuckapply.go",
+	{name: "keep_stuck", what: "a leader with a stuck state machine keeps the leadership", in: "sim", found: "TestStuckMachines", args: "-grays 12", says: "still leads, although the others have applied more", edits: []edit{{"host/internal/leadership/machine.go",
 		`if target == raft.None {
 		return false
 	}

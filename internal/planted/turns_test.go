@@ -27,15 +27,15 @@ var turnBugs = []bug{
 		`err != nil || term != last.Term {`, `err != nil && term != last.Term {`}}},
 	{name: "ticks_before_messages", what: "a group that was late counts the time before it hears the heartbeats that wait", in: "host", found: "TestMessagesComeBeforeTicks", edits: []edit{{"host/turn.go",
 		`counting = min(left, g.core.node.TicksToEvent()-1)`, `counting = left`}}},
-	{name: "stall_unseen", what: "a leader whose disk hangs or is full keeps the leadership", in: "sim", found: "TestGrayFailures", edits: []edit{{"host/stalleddisk.go",
-		`	case full > ticksPerHeartbeat:`, `	case full > ticksPerHeartbeat && false:`}, {"host/stalleddisk.go",
+	{name: "stall_unseen", what: "a leader whose disk hangs or is full keeps the leadership", in: "sim", found: "TestGrayFailures", edits: []edit{{"host/internal/leadership/stall.go",
+		`	case full > l.settings.Heartbeat:`, `	case full > l.settings.Heartbeat && false:`}, {"host/internal/leadership/stall.go",
 		`	case hangs > bound:`, `	case hangs > bound && false:`}}},
-	{name: "no_hand_over_at_close", what: "a leader does not hand over when its host is closed", in: "host", found: "TestHandOverAtAnyTick", edits: []edit{{"host/stalleddisk.go",
+	{name: "no_hand_over_at_close", what: "a leader does not hand over when its host is closed", in: "host", found: "TestHandOverAtAnyTick", edits: []edit{{"host/leadership.go",
 		`	if st.RaftState != raft.StateLeader {
 		return false
 	}
-	target := g.successor`, `	if st.RaftState != raft.StateFollower {
+	target := g.leadership.leader.Successor`, `	if st.RaftState != raft.StateFollower {
 		return false
 	}
-	target := g.successor`}}},
+	target := g.leadership.leader.Successor`}}},
 }

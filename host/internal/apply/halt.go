@@ -19,7 +19,7 @@ import (
 //
 //	lane or turn   Apply fails: halt, with the range of commands of the call
 //	turn           answers the clients that wait (answerHalted). A leader hands over to a member that has
-//	               applied more (host/stuckapply.go)
+//	               applied more (host/internal/leadership)
 //	lane           answers the core as if it had applied what waits, and keeps it as a range of the log
 //	lane           writes the range into a note, so that the next start applies it one command at a time
 //	               (note.go). If there is a snapshot to begin from, the machine is made again from it

@@ -1,10 +1,12 @@
-// Package leadership is what the members of a group know of who leads it. A leader watches here whether
-// others could work without it (Acks), what they have applied (AppliedRecord) and which lag (SlowMembers).
-// A follower has what its leader has heard (Views), and one that led before the host restarted has its
-// attempts to lead again (Resume).
+// Package leadership is what the members of a group know of who leads it. A leader watches its own work
+// (Leader). If its disk or its machine stands still while others could work, it hands over. For that it knows
+// what the others acknowledge (Acks) and have applied (AppliedRecord). It also watches which lag
+// (SlowMembers). A follower has what its leader has heard (Views), and one that led before the host restarted
+// has its attempts to lead again (Resume).
 //
-// Package host asks and answers (host/leaderview.go) and hands over (host/transfer.go). Views is atomic; what
-// else has state belongs to the turn.
+// A turn calls Leader, which asks its group by Turn (host/leadership.go). Package host asks and answers what
+// members see (host/leaderview.go). Views is atomic; what else has state belongs to the turn. There is no
+// lock.
 //
-// Reading order: acks.go, question.go, slow.go, view.go, resume.go.
+// Reading order: leader.go, stall.go, machine.go, acks.go, question.go, slow.go, view.go, resume.go.
 package leadership
