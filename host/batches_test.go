@@ -21,7 +21,7 @@ func openHolding(t *testing.T) *testHost { return openHoldingWith(t, func(*Confi
 
 func openHoldingWith(t *testing.T, change func(*Config)) *testHost {
 	t.Helper()
-	l := openTestHostWith(t, 3, change, WithBatches(func() batches.Rule { return new(batches.Cohort) }))
+	l := openTestHostWith(t, 3, change, WithBatches(batches.Cohorts))
 	l.disk.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpSync {
 			l.manual.now += 200 * time.Microsecond

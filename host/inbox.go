@@ -181,8 +181,8 @@ func (b *inbox) putForgot(o appendlane.Outcome) {
 }
 
 // take swaps what waits for an empty spare, except the commands, and reports whether something is left for
-// another turn. A turn gets at most about maxBytes of messages, but at least one, since everything that a turn
-// hears becomes one write.
+// another turn. A turn gets at most about maxBytes of messages, but at least one, since everything that a
+// turn hears becomes one write.
 func (b *inbox) take(spare *inputs, maxBytes int64) (more bool) {
 	spare.reset()
 	b.mu.Lock()
@@ -199,9 +199,9 @@ func (b *inbox) take(spare *inputs, maxBytes int64) (more bool) {
 	return messageBytes > 0
 }
 
-// takeCommands takes commands, if ask says that a batch begins with those that wait. A turn gets at most about
-// maxBytes, but at least one. Of a group of calls (call.go) it gets callBytes at most, and maybe none. The
-// spare has none before. takeCommands reports whether more are left that may follow at once.
+// takeCommands takes commands, if ask says that a batch begins with those that wait. A turn gets at most
+// about maxBytes, but at least one. Of a group of calls (call.go) it gets callBytes at most, and maybe
+// none. The spare has none before. takeCommands reports whether more are left that may follow at once.
 func (b *inbox) takeCommands(spare *inputs, maxBytes, callBytes int64, now time.Duration, ask func(waiting int, bytes int64, waited time.Duration) batches.Verdict) (v batches.Verdict, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

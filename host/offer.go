@@ -4,63 +4,12 @@ import (
 	"errors"
 	"time"
 
-	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
-
-// takeCommands takes the commands that are to be the next batch, if it is to begin. A member that does not
-// lead, or not yet, takes them at once: it forwards or refuses them.
-func (g *Group) takeCommands(crowded bool) (left bool) {
-	b, st := &g.proposals.batching, g.core.node.BasicStatus()
-	b.Measure(st, g.now)
-	most := int64(maxTurnBytes)
-	if crowded {
-		most = maxCrowdedTurnBytes
-	}
-	callBytes := g.callBytes(most)
-	if g.inbox.due.Load() || b.MustAsk(g.now) {
-		left = g.askForCommands(st, most, callBytes)
-	}
-	if g.proposals.hasCommands {
-		g.proposals.drain.Add(proposals.Bytes(g.work.taken.proposals))
-		g.grantSpace()
-	}
-	if len(g.work.taken.proposals) > 0 {
-		g.pulse.idle = false
-	}
-	g.proposals.Offer(g.work.taken.proposals, g.work.taken.since)
-	return left
-}
-
-// isLate reports, at the end of a turn, whether commands are held and the rule must be asked in another one.
-func (g *Group) isLate() bool {
-	b := &g.proposals.batching
-	return b.Holds() && (g.inbox.due.Load() || b.MustAsk(g.now))
-}
-
-func (g *Group) askForCommands(st raft.BasicStatus, most, callBytes int64) (left bool) {
-	b, now := &g.proposals.batching, g.now()
-	leads := st.RaftState == raft.StateLeader && st.LeadTransferee == raft.None && g.members.founding.TakesCommands() && g.Halted() == nil
-	v, left := g.inbox.takeCommands(&g.work.taken, most, callBytes, now, func(waiting int, bytes int64, waited time.Duration) batches.Verdict {
-		if !leads {
-			return b.Pass()
-		}
-		return b.Ask(waiting, bytes, waited, now)
-	})
-	if v.Begins && len(g.work.taken.proposals) == 0 {
-		b.Pass() // they wait for something else
-	}
-	if v.Again > 0 {
-		g.proposals.alarm.Set(v.Again, now)
-	} else {
-		g.proposals.alarm.Clear()
-	}
-	return left
-}
 
 // proposeAll offers commands to the core in batches of about one append, and registers their clients at their
 // indexes.

@@ -45,11 +45,11 @@ type environment struct {
 	pipeline    pipeline.Pipeline
 	logger      *slog.Logger
 	hook        func(event.Event)
-	batches     func() batches.Rule
+	batches     batches.Kind
 }
 
 func newEnvironment(options []Option) (e environment, err error) {
-	e = environment{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default(), batches: func() batches.Rule { return new(batches.Choice) }}
+	e = environment{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
 	for i, o := range options {
 		if o != nil {
 			o(&e) // also after one that is nil: a transport that was given is closed
@@ -68,8 +68,6 @@ func newEnvironment(options []Option) (e environment, err error) {
 		return e, errors.New("millrace: WithTransport needs a transport; leave the option out for TCP")
 	case e.pipeline == nil:
 		return e, errors.New("millrace: WithPipeline needs a pipeline; leave the option out for pipeline.Async")
-	case e.batches == nil:
-		return e, errors.New("millrace: WithBatches needs a function; leave the option out for batches.Choice")
 	case e.logger == nil:
 		return e, errors.New("millrace: WithLogger needs a logger; leave the option out for slog.Default, or pass one with slog.DiscardHandler")
 	}
@@ -79,10 +77,9 @@ func newEnvironment(options []Option) (e environment, err error) {
 // WithEnv replaces clock, random source and scheduler.
 func WithEnv(v env.Env) Option { return func(e *environment) { e.env = v } }
 
-// WithBatches replaces the rule that says when a leader begins its next batch. f is called for each group
-// that is opened, and each call returns a rule of its own. It is for experiments: a batches.Choice, the
-// default, finds the better one of the others by itself.
-func WithBatches(f func() batches.Rule) Option { return func(e *environment) { e.batches = f } }
+// WithBatches says when a leader begins its next batch. It is for experiments: batches.Automatic, the
+// default, finds the better one of the other two by itself.
+func WithBatches(k batches.Kind) Option { return func(e *environment) { e.batches = k } }
 
 // WithFS replaces the file system.
 func WithFS(fs vfs.FS) Option { return func(e *environment) { e.fs = fs } }

@@ -16,10 +16,10 @@ import (
 // BatchRun is one measurement of a rule for batches: three hosts on some Hardware, one group, and a load.
 type BatchRun struct {
 	Hardware
-	// Rule says when the leader begins its next batch; nil: Host does.
+	// Rule holds commands before they come to the leader; nil: none does.
 	Rule batches.Rule
-	// Host makes the rule that is a part of each host; nil: at once.
-	Host func() held.Rule
+	// Host is the rule of each host.
+	Host held.Kind
 	// Echoes makes followers answer each frame with commands at once, too. The answers cost what they cost, and
 	// say nothing: a rule that waits for them is batches.Spaced by a round trip.
 	Echoes bool
@@ -57,9 +57,7 @@ func MeasureBatches(run BatchRun) (r BatchResult, err error) {
 		w.hardware = newHardware(w, run.Hardware, rng)
 		w.hardware.echoes = run.Echoes
 		w.parallelism = min(run.Processors, 2)
-		if w.batches = run.Host; run.Host == nil {
-			w.batches = func() held.Rule { return held.AtOnce{} }
-		}
+		w.batches = run.Host
 		w.groupConfig = host.GroupConfig{}
 		w.config.LogCacheBytes, w.config.SegmentBytes, w.config.MemoryBytes = 4<<20, 1<<20, 1<<30
 		w.config.HeartbeatInterval, w.config.ElectionTimeout = 500*time.Millisecond, 5*time.Second

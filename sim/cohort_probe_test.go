@@ -31,11 +31,12 @@ func TestCohortProbe(t *testing.T) {
 					if clients == 1 {
 						run.Ops = 600
 					}
+					run.Host = hostbatches.Immediate
 					switch rule {
 					case "cohort":
-						run.Host = func() hostbatches.Rule { return new(hostbatches.Cohort) }
+						run.Host = hostbatches.Cohorts
 					case "choice":
-						run.Host = func() hostbatches.Rule { return new(hostbatches.Choice) }
+						run.Host = hostbatches.Automatic
 						run.Ops *= 3
 					}
 					r, err := sim.MeasureBatches(run)

@@ -40,7 +40,7 @@ type world struct {
 	config       host.Config // of every host, without id and directory
 	groupConfig  host.GroupConfig
 	parallelism  int // of every host
-	batches      func() batches.Rule
+	batches      batches.Kind
 	mode         wal.Mode
 	looking      bool       // checks are running
 	counting     *costs     // cost.go; nil: nothing is counted
@@ -106,7 +106,7 @@ func newWorld(o Options) *world {
 		w.ghosts = append(w.ghosts, newGhost(id+1))
 	}
 	w.parallelism = pick(splitSeed(o.Seed, 8), 1, 2, 4, 8)
-	w.batches = drawBatches(splitSeed(o.Seed, 21))
+	w.batches = pick(splitSeed(o.Seed, 22), batches.Automatic, batches.Cohorts, batches.Immediate) // Automatic needs many batches for a trial
 	w.mode = drawMode(splitSeed(o.Seed, 5))
 	if o.Mode != nil {
 		w.mode = *o.Mode

@@ -88,7 +88,7 @@ func TestCohortCarriesAll(t *testing.T) {
 }
 
 // Clients that do not come back are waited for less and less: 2 batches do not wait, then 4, 128 at most.
-func TestWaitsInVainBecomeRare(t *testing.T) {
+func TestWaitsForNothingBecomeRare(t *testing.T) {
 	const round = 300 * time.Microsecond
 	c, now, batches, waits := Cohort{}, time.Duration(0), 0, []int(nil)
 	for len(waits) < 12 {
@@ -111,15 +111,15 @@ func TestWaitsInVainBecomeRare(t *testing.T) {
 	}
 }
 
-// world is a leader whose commands take a fixed time under each rule, all of them in step.
-type world struct {
+// fixture is a leader whose commands take a fixed time under each rule, all of them in step.
+type fixture struct {
 	now   time.Duration
 	takes [2]time.Duration // at once, and held
 	count [2]int           // batches
 }
 
 // run lets a number of batches pass.
-func (w *world) run(c *Choice, batches int) {
+func (w *fixture) run(c *Choice, batches int) {
 	const clients = 10
 	for range batches {
 		s := State{Now: w.now, Waiting: clients, Bytes: clients << 10, Round: time.Millisecond, Flush: time.Millisecond}
@@ -139,7 +139,7 @@ func (w *world) run(c *Choice, batches int) {
 // the better.
 func TestChoiceFindsTheBetterRule(t *testing.T) {
 	for better := range 2 {
-		w, c := world{}, Choice{}
+		w, c := fixture{}, Choice{}
 		w.takes[better], w.takes[1-better] = 600*time.Microsecond, time.Millisecond
 		w.run(&c, 2000)
 		if c.chosen != better {
@@ -158,9 +158,9 @@ func TestChoiceFindsTheBetterRule(t *testing.T) {
 	}
 }
 
-// Rules that are alike do not alternate: the one that was there first stays.
+// Rules that are alike do not alternate: the first one stays.
 func TestChoiceStaysWhereNothingIsGained(t *testing.T) {
-	w, c := world{}, Choice{}
+	w, c := fixture{}, Choice{}
 	w.takes = [2]time.Duration{time.Millisecond, 970 * time.Microsecond}
 	w.run(&c, 20_000)
 	if c.chosen != 0 {

@@ -3,15 +3,15 @@ package batches
 import "time"
 
 const (
-	// A trial lasts for trialBatches batches and trialTime, at least. Before it, warmBatches pass that are not
-	// measured: their commands came under the rule before.
+	// A trial lasts for trialBatches batches and trialTime, at least. Before it, warmBatches pass that are
+	// not measured: their commands came under the rule before.
 	trialBatches = 32
 	trialTime    = 20 * time.Millisecond
 	warmBatches  = 8
 	// minGain is by which part of the time of a command the other rule must be better to be chosen: 1/16.
 	minGain = 16
-	// minStay and maxStay are how many trials the chosen rule has before the other one gets one again. Each that
-	// the other one loses doubles the number.
+	// minStay and maxStay are how many trials the chosen rule has before the other one gets one again. Each
+	// that the other one loses doubles the number.
 	minStay, maxStay = 8, 64
 )
 
@@ -19,8 +19,8 @@ const (
 // It finds out by trials. The time of a command is what all have waited, and the integral over time of those
 // that are pending, by how many were answered (Little's law).
 //
-// The rule that is not chosen gets one trial in nine at first, and one in 65 when it keeps losing. The zero
-// Choice begins with AtOnce.
+// The other rule gets one trial in nine at first, and one in 65 when it keeps losing. The zero Choice begins
+// with AtOnce.
 type Choice struct {
 	cohort  Cohort
 	chosen  int // 0: AtOnce; 1: Cohort

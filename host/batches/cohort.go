@@ -3,25 +3,25 @@ package batches
 import "time"
 
 const (
-	// maxHeld and maxHeldBytes are what a batch waits with, at most: more overlaps with the batch before, since
-	// the cost of the round is spread over enough commands.
+	// maxHeld and maxHeldBytes are what a batch waits with, at most: more overlaps with the batch before,
+	// since the cost of the round is spread over enough commands.
 	maxHeld      = 256
 	maxHeldBytes = 256 << 10
 	// maxWait bounds the wait for clients that were answered. Half a round bounds it, too.
 	maxWait = time.Millisecond
-	// maxMisses bounds the pause after waits in vain: 1 << maxMisses batches do not wait.
+	// maxMisses bounds the pause after waits for nothing: 1 << maxMisses batches do not wait.
 	maxMisses = 7
 )
 
 // Cohort begins no batch while one is under way. Then it waits for as many clients as were answered and as
-// wait already, for at most half a round. A wait that ends before they have come is in vain. After it some
-// batches do not wait: 2, and twice as many after each further one, 128 at most.
+// wait already, for at most half a round. A wait that ends before they have come was for nothing. After it
+// some batches do not wait: 2, and twice as many after each further one, 128 at most.
 //
 // A command that is held waits for a commit that it could not overtake, or for at most a millisecond.
 type Cohort struct {
 	target int           // clients that are expected; 0: none
 	ends   time.Duration // of the wait for them
-	misses int           // waits in vain, in a row
+	misses int           // waits for nothing, in a row
 	pause  int           // batches that do not wait
 }
 

@@ -21,16 +21,36 @@ type State struct {
 type Verdict struct {
 	Begins bool          // put them into the log now
 	Again  time.Duration // if not: ask again at this time; 0: a commit or a command comes first
-	// Ask again when as many commands wait, at least 1, or as many bytes of them; 0: any number of bytes. If a
-	// batch begins, this is for those that come after it.
+	// Ask again when as many commands wait, at least 1, or as many bytes of them; 0: any number of bytes.
+	// If a batch begins, this is for those that come after it.
 	Wake      int
 	WakeBytes int64
 }
 
-// Rule decides when the next batch of one group begins. A leader asks it when commands wait and something has
-// happened: a command has come, if Verdict.Wake of them wait now; a batch was committed; Verdict.Again is now.
-// It is told of each commit.
+// Rule decides when the next batch of one group begins. A leader asks it after each commit, when as many
+// commands wait as the Verdict before said, and at the time that it said.
 type Rule interface{ Next(s State) Verdict }
+
+// Kind says which rule a group has.
+type Kind int
+
+const (
+	Automatic Kind = iota // Choice: the better one of the others, by trial
+	Immediate             // AtOnce
+	Cohorts               // Cohort
+)
+
+// New makes the rule of one group. A kind that is not known is Automatic.
+func (k Kind) New() Rule {
+	switch k {
+	case Immediate:
+		return AtOnce{}
+	case Cohorts:
+		return new(Cohort)
+	default:
+		return new(Choice)
+	}
+}
 
 // AtOnce begins each batch at once.
 type AtOnce struct{}

@@ -76,6 +76,7 @@ var userCode = map[string]string{
 	"host.WithFS(fs)":                        "part",
 	"host.WithEnv(v)":                        "part",
 	"host.WithPipeline(p)":                   "part",
+	"host.WithBatches(k)":                    "ours",
 	"host.LogConfig.Events":                  "ours",
 	"statemachine.SnapshotFiles":             "ours",
 	"host.Host.WriteFlight(w)":               "caller",

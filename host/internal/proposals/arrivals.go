@@ -2,9 +2,9 @@ package proposals
 
 import "time"
 
-// Arrivals is when the commands came that wait for a turn, in sum. A clock is read for the first, the second,
-// the fourth command and so on, since a reading costs as much as the rest of taking a command. Those between
-// two readings count as if they had come evenly.
+// Arrivals is when the commands came that wait for a turn, in sum. The clock is read for the first, the
+// second, the fourth command and so on, since a reading costs as much as the rest of taking a command.
+// Those between two readings count as if they had come evenly.
 type Arrivals struct {
 	first   time.Duration // when the first came
 	sampled int           // commands through the latest reading,
@@ -12,7 +12,7 @@ type Arrivals struct {
 	late    time.Duration // and the sum of the times by which they came after the first
 }
 
-// Reads reports whether the clock is to be read for the nth command.
+// Reads reports whether the clock must be read for the nth command.
 func (a *Arrivals) Reads(n int) bool { return n&(n-1) == 0 }
 
 // Came notes that the nth command has come.
@@ -42,7 +42,7 @@ func (a *Arrivals) Waited(n int, now time.Duration) time.Duration {
 	return max(time.Duration(n)*(now-a.first)-a.late-a.between(n, now), 0)
 }
 
-// Left notes that n commands are left of those that waited, as if they came now.
+// Left notes that n commands still wait, as if they came now.
 func (a *Arrivals) Left(n int, now time.Duration) {
 	*a = Arrivals{first: a.first, sampled: n, at: now, late: time.Duration(n) * (now - a.first)}
 }

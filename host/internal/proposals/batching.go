@@ -70,8 +70,8 @@ func (b *Batching) Measure(st raft.BasicStatus, now func() time.Duration) {
 	b.depth.Store(int64(len(b.open) - b.first))
 }
 
-// endFlushes notes the batches through an index that this host's disk has now. One that is committed first has
-// taken this disk at least as long.
+// endFlushes notes the batches through an index that this host's disk has now. One that is committed first
+// has taken this disk at least as long.
 func (b *Batching) endFlushes(durable uint64, now time.Duration) {
 	for ; b.flushed < len(b.open) && b.open[b.flushed].last <= durable; b.flushed++ {
 		addToMean(&b.flush, now-b.open[b.flushed].began)
@@ -102,8 +102,8 @@ func addToMean(mean *time.Duration, took time.Duration) {
 	*mean += (took - *mean) / roundWeight
 }
 
-// MustAsk reports whether the rule has a reason to be asked, besides the number of commands that wait:
-// commands were answered, what it waits for will not come, or its time has.
+// MustAsk reports whether the rule must be asked, however many commands wait: commands were answered, what it
+// waits for will not come, or its time has come.
 func (b *Batching) MustAsk(now func() time.Duration) bool {
 	switch {
 	case b.answered > 0:

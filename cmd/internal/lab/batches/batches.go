@@ -228,7 +228,7 @@ const openRounds = 30
 func (p Plan) run(at place, load Load, c contender, seed uint64) sim.BatchRun {
 	round := 2*at.delay + at.sync
 	return sim.BatchRun{
-		Hardware: p.hardware(at), Rule: c.rule(at), Echoes: c.echoes,
+		Hardware: p.hardware(at), Rule: c.gate(at), Host: c.host, Echoes: c.echoes,
 		Clients: load.Clients, Rate: load.Rate, Think: think, ValueBytes: p.ValueBytes,
 		Ops: max(p.Ops, opsPerClient*load.Clients, min(int(load.Rate*round.Seconds()*openRounds), maxOpenOps)), Seed: seed,
 	}
