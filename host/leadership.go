@@ -34,11 +34,14 @@ func (g *Group) reportGivenUp(e event.LeadershipGivenUp) {
 // leadingGroup implements leadership.Turn.
 type leadingGroup Group
 
-func (g *leadingGroup) Core() leadership.LeaderCore { return g.core.node }
-func (g *leadingGroup) Ticks() int64                { return g.core.at.ticks }
-func (g *leadingGroup) IsHalted() bool              { return g.machine.apply.Halted() != nil }
-func (g *leadingGroup) Lacks(id uint64) string      { return (*Group)(g).lacks(id) }
-func (g *leadingGroup) Refused(err error)           { (*Group)(g).noteRefusal(err) }
+func (g *leadingGroup) Core() leadership.LeaderCore  { return g.core.node }
+func (g *leadingGroup) Ticks() int64                 { return g.core.at.ticks }
+func (g *leadingGroup) IsHalted() bool               { return g.machine.apply.Halted() != nil }
+func (g *leadingGroup) Lacks(id uint64) string       { return (*Group)(g).lacks(id) }
+func (g *leadingGroup) IsThere(id uint64) bool       { return g.host.isThere(id) }
+func (g *leadingGroup) NotLeader(leads uint64) error { return g.host.notLeader(leads) }
+func (g *leadingGroup) Transferred(term uint64)      { (*Group)(g).tellMoved(term, true) }
+func (g *leadingGroup) Refused(err error)            { (*Group)(g).noteRefusal(err) }
 
 func (g *leadingGroup) Disk() (busy bool, rounds uint64, full bool) {
 	q := g.writes.append

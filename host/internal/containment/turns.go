@@ -21,7 +21,7 @@ import (
 
 // lockers are the types whose methods take locks: those of package host, and of its parts with their package.
 var lockers = words(`
-	Taking Transfer
+	Taking
 	authority
 	flightRecorder groupTable inbox
 	shutdown
@@ -32,6 +32,7 @@ var lockers = words(`
 	divergence.Comparison
 	examination.FollowerWatch examination.Watch
 	identity.Admission
+	leadership.Transfer
 	members.Keys members.Removal members.Rosters
 	objects.Keeper objects.Upload
 	peers.Book
