@@ -8,5 +8,6 @@
 // members see (host/leaderview.go). Views is atomic; Transfer has a lock, which
 // is held for a few instructions. What else has state belongs to the turn.
 //
-// Reading order: leader.go, stall.go, machine.go, transfer.go, acks.go, question.go, slow.go, view.go, resume.go.
+// Reading order: leader.go, stall.go, machine.go, transfer.go, acks.go, question.go, slow.go, view.go,
+// resume.go.
 package leadership

@@ -53,7 +53,7 @@ func (t *Transfer) Replace(by *Transfer) {
 	t.Finish(fmt.Errorf("millrace: another transfer of the leadership, to host %d, took the place of this one", by.to))
 }
 
-// Transfer begins a transfer that a caller has asked for, if came is one, and ends the one under way when
+// Transfer begins a transfer that a caller has asked for; nil: none came. It ends the transfer under way when
 // another member leads, or this one does again. It reports whether the next turn must call it again.
 func (l *Leader) Transfer(came *Transfer) (again bool) {
 	if came != nil {
