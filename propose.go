@@ -126,7 +126,7 @@ func (s *bundles[R]) get() *Pending[R] {
 
 // hand gives a command to the group. It waits for room until ctx ends.
 func (n *Node[C, R]) hand(ctx context.Context, p *Pending[R]) error {
-	for {
+	for p.call.Waits = true; ; {
 		err := n.group.Call(&p.call)
 		if !errors.Is(err, ErrOverloaded) {
 			return err

@@ -89,7 +89,7 @@ func (a adminPort) Plan(ctx context.Context, group uint64, changes []admin.Chang
 	if err != nil {
 		return admin.Plan{}, err
 	}
-	a.h.changes.plans.Keep(&plans.Proposal{ID: p.plan.ID, Member: (*planMember)(g), Start: func() *plans.Execution { return g.StartPlan(p).way }})
+	a.h.changes.plans.Keep(&plans.Proposal{ID: p.plan.ID, Member: (*planWiring)(g), Start: func() *plans.Execution { return g.StartPlan(p).way }})
 	of := admin.Plan{ID: hex.EncodeToString(p.plan.ID[:]), Group: group, Text: p.String(), View: p.View, Tolerates: p.Tolerates, Absent: p.Absent, Stages: []admin.Stage{}}
 	for _, s := range p.Stages {
 		of.Stages = append(of.Stages, admin.Stage{What: s.What, During: s.During, After: s.After})
@@ -122,7 +122,7 @@ func (a adminPort) Execute(ctx context.Context, group uint64, id, seen string) (
 	if err != nil {
 		return admin.Progress{}, err
 	}
-	if p, _ := a.h.changes.plans.Find((*planMember)(g), id); p != nil {
+	if p, _ := a.h.changes.plans.Find((*planWiring)(g), id); p != nil {
 		a.h.changes.plans.Begin(p)
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchTime)
@@ -150,7 +150,7 @@ func (a adminPort) progress(g *Group, id string) (p admin.Progress, err error) {
 	if r == nil {
 		return p, g.notFounded()
 	}
-	known, begun := a.h.changes.plans.Find((*planMember)(g), id)
+	known, begun := a.h.changes.plans.Find((*planWiring)(g), id)
 	if begun != nil {
 		var wrong error
 		p.Plan = hex.EncodeToString(known.ID[:])
@@ -174,8 +174,8 @@ func (a adminPort) progress(g *Group, id string) (p admin.Progress, err error) {
 		}
 	case r.Plan != nil && plans.IsNamed(r.Plan.ID, id):
 		p.Plan, p.State = hex.EncodeToString(r.Plan.ID[:]), r.Plan.String()
-		if why := g.members.plan.waits.Load(); why != nil && *why != "" {
-			p.State += "; it waits: " + *why
+		if why := g.members.plan.Waits(); why != "" {
+			p.State += "; it waits: " + why
 		}
 	case known == nil:
 		return p, fmt.Errorf("plan %.40q is neither under way in group %d nor known to this host; it was made on another host or in an earlier life of this one, or %d later plans were made; plan again", id, g.id, plans.MaxProposals)

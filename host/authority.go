@@ -8,66 +8,7 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
-	"github.com/millrace/millrace/wal"
 )
-
-// init takes the mark of a log, and the groups that it names.
-func (a *authority) init(log Log) {
-	if a.mark = log.Fence(); !a.mark.Amnesia {
-		return
-	}
-	a.without, a.regains = map[uint64]bool{}, map[uint64]bool{}
-	for _, id := range log.Groups() {
-		a.without[id] = true
-	}
-	if l, ok := log.(interface{ Holes() []wal.Hole }); ok {
-		for _, hole := range l.Holes() {
-			a.without[hole.Group] = true
-		}
-	}
-	for _, id := range log.Deleted() {
-		delete(a.without, id)
-	}
-}
-
-// open reports whether a group that is being opened is without authority.
-func (a *authority) open(group uint64) bool {
-	if !a.mark.Amnesia {
-		return false
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.regains[group] {
-		return false
-	}
-	a.without[group] = true
-	return true
-}
-
-// done records that a group has authority again, or is removed. It reports whether it was the last one.
-func (a *authority) done(group uint64) (last bool) {
-	if !a.mark.Amnesia {
-		return false
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.without[group] {
-		return false
-	}
-	delete(a.without, group)
-	a.regains[group] = true
-	return len(a.without) == 0
-}
-
-// waitsForMeetings reports whether a group has no authority before this host has met the others.
-func (a *authority) waitsForMeetings() bool {
-	if !a.mark.LacksTerms {
-		return false
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.without) > 0
-}
 
 // rejectHelpless returns why a group cannot be opened without authority, or nil: the other members are no
 // quorum, so they can never give it back. The log may have forgotten members, so this is only said of a host
@@ -84,7 +25,7 @@ func (g *Group) rejectHelpless() error {
 
 // loseAuthority makes a group that is being opened begin without authority.
 func (g *Group) loseAuthority(core *raft.Config) error {
-	if !g.host.trust.authority.open(g.id) {
+	if !g.host.trust.authority.Open(g.id) {
 		return nil
 	}
 	if err := g.rejectHelpless(); err != nil {
@@ -96,7 +37,7 @@ func (g *Group) loseAuthority(core *raft.Config) error {
 
 // setAuthority sets what the next run of the core begins with.
 func (g *Group) setAuthority(core *raft.Config, without bool) {
-	mark := g.host.trust.authority.mark
+	mark := g.host.trust.authority.Mark()
 	g.members.withoutAuthority.Store(without)
 	core.WithoutAuthority, core.LacksTerms, core.Life = without, without && mark.LacksTerms, 0
 	if without {
@@ -125,7 +66,7 @@ func (g *Group) regainAuthority() (again bool) {
 	st := g.core.node.BasicStatus()
 	g.host.reports.events.Emit(event.AuthorityRegained{Group: g.id, Term: st.Term, Durable: st.Durable})
 	g.host.env.logger.Info("millrace: the group has authority again", "group", g.id, "host", g.self, "term", st.Term, "durable", st.Durable)
-	if g.host.trust.authority.done(g.id) {
+	if g.host.trust.authority.Regained(g.id) {
 		g.host.storage.lane.CatchUp()
 	}
 	return false
@@ -133,7 +74,7 @@ func (g *Group) regainAuthority() (again bool) {
 
 // hasMetVoters reports whether this host has met the hosts of all other voters in this life, if it must.
 func (g *Group) hasMetVoters() bool {
-	if !g.host.trust.authority.mark.LacksTerms {
+	if !g.host.trust.authority.Mark().LacksTerms {
 		return true
 	}
 	return !slices.ContainsFunc(g.voters(), func(id uint64) bool { return id != g.self && !g.host.network.handshakes.Has(id) })
@@ -141,7 +82,7 @@ func (g *Group) hasMetVoters() bool {
 
 // removedGroup notes that a group was removed: the log needs no authority for it.
 func (h *Host) removedGroup(id uint64) {
-	if h.trust.authority.done(id) {
+	if h.trust.authority.Regained(id) {
 		h.storage.lane.CatchUp()
 	}
 }

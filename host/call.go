@@ -30,6 +30,9 @@ type Call struct {
 	// Session is the place of the command in a session of the user, who may send it again from another
 	// process. With nil the group uses a session of its own where a command may be sent twice.
 	Session *session.Mark
+	// Waits says that the owner waits for space if Group.Call returns ErrOverloaded (Group.AskSpace). Metrics
+	// and Explain count such a command as refused when that wait has failed, and others at once.
+	Waits bool
 
 	state proposals.Call
 }
@@ -39,6 +42,14 @@ type Call struct {
 // session.Mark.Validate says, and a HaltedError
 // if the state machine of this member is halted.
 func (g *Group) Call(c *Call) error {
+	err := g.takeCall(c)
+	if full := errors.Is(err, outcome.ErrOverloaded); !full || !c.Waits {
+		g.noteRefused(err)
+	}
+	return err
+}
+
+func (g *Group) takeCall(c *Call) error {
 	if err := g.rejectCall(c); err != nil {
 		return err
 	}
@@ -52,6 +63,14 @@ func (g *Group) Call(c *Call) error {
 	}
 	g.wake()
 	return nil
+}
+
+// noteRefused counts a command that was refused at the door.
+func (g *Group) noteRefused(err error) {
+	g.proposals.Refusals.Add(err, 1)
+	if errors.Is(err, outcome.ErrOverloaded) {
+		g.noteOverload(1)
+	}
 }
 
 // CheckSize returns what Call would answer to a command of n bytes, without its room, as far as the size

@@ -103,7 +103,7 @@ func (g *Group) reportFounding() (again bool) {
 	if g.members.founding.IsFounded() {
 		return false
 	}
-	g.publishFounding()
+	g.members.founding.Publish()
 	g.work.releases = g.holdCommands() || g.work.releases
 	return true
 }

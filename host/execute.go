@@ -162,20 +162,6 @@ type Execution struct {
 	way   *plans.Execution
 }
 
-// planMember is the group as those who wait for its plans see it: plans.Member.
-type planMember Group
-
-func (m *planMember) Roster() *membership.Roster { return (*Group)(m).roster() }
-
-func (m *planMember) Err() error {
-	if err := (*Group)(m).Err(); err != nil {
-		return outcome.WithCause(outcome.ErrStopped, err)
-	}
-	return nil
-}
-
-func (m *planMember) Ask(q plans.Request) { (*Group)(m).askLeader(q) }
-
 // StartPlan makes the group carry out a plan, without waiting for it. It asks the leader, again and again,
 // until this member has applied the entry that begins the plan. The error of Poll is that of Execute.
 func (g *Group) StartPlan(p *MemberPlan) *Execution {
@@ -200,7 +186,7 @@ func (g *Group) StartPlan(p *MemberPlan) *Execution {
 
 // execution returns one for the data of an entry, without what its outcome is.
 func (g *Group) execution(data []byte, what string, args ...any) *Execution {
-	return &Execution{g, g.members.executions.New(data, what, args...)}
+	return &Execution{g, g.members.plan.Executions.New(data, what, args...)}
 }
 
 func (e *Execution) start() *Execution {
@@ -257,7 +243,7 @@ func (h *Host) askPlans() {
 		return
 	}
 	for _, g := range h.groups.all() {
-		g.members.executions.Ask()
+		g.members.plan.Executions.Ask()
 	}
 }
 
@@ -266,7 +252,7 @@ func (g *Group) askLeader(q plans.Request) {
 	switch leader := g.life.status.Load().Leader; leader {
 	case raft.None:
 	case g.self:
-		g.members.plan.requests.Put(q)
+		g.members.plan.Requests.Put(q)
 		g.want(dutyPlan)
 		g.wake()
 	default:

@@ -185,7 +185,7 @@ var causeTests = []causeTest{
 		l := openTestHost(t, 3)
 		t.Cleanup(func() { _ = l.Close(over()) })
 		return l
-	}, begin: func(l *testHost) { l.silence(3) }, end: func(l *testHost) { l.group.members.founding.Restore(nil, 0); l.group.publishFounding() }},
+	}, begin: func(l *testHost) { l.silence(3) }, end: func(l *testHost) { l.group.members.founding.Restore(nil, 0); l.group.members.founding.Publish() }},
 	{code: diagnosis.CodeNotAdded, open: openFollower, begin: func(l *testHost) {
 		r := *l.group.roster()
 		r.Members = slices.Clone(r.Members)

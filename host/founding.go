@@ -1,10 +1,10 @@
 package host
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
@@ -12,28 +12,15 @@ import (
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 )
-
-// foundingLog is the log of a group as the founding sees it: founding.Log.
-type foundingLog Group
-
-func (g *foundingLog) EntryTerm(index uint64) (term uint64, ok bool) {
-	if g.core.node != nil {
-		return g.core.node.EntryTerm(index)
-	}
-	term, err := g.writes.storage.log.Term(index)
-	return term, err == nil
-}
-
-// foundingPage bounds one read of the log in search of founding entries.
-const foundingPage = 64 << 10
 
 // openFounding makes the founding list that of the log, if it has one, and that of the configuration if not.
 func (g *Group) openFounding() error {
 	if g.members.founding.IsFounded() {
 		return nil // a snapshot has said so
 	}
-	if err := g.readFounding(); err != nil {
+	if err := g.members.founding.Read(g.writes.storage.log); err != nil {
 		return err
 	}
 	found := g.members.founding.Found()
@@ -67,235 +54,119 @@ func (g *Group) rejectOutsider() error {
 	return fmt.Errorf("millrace: Members of group %d is %v, without this host, %d; open a new group on its founding members only, or set Joins where a member will be added later", g.id, g.memberIDs(), g.self)
 }
 
-// readFounding reads the founding entries from the log when a group is opened. They come before the first
-// command, so little is read.
-func (g *Group) readFounding() error {
-	log := g.writes.storage.log
-	for lo, last := log.FirstIndex(), log.LastIndex(); lo <= last; {
-		page, err := log.Entries(lo, last+1, foundingPage)
-		if err != nil {
-			return fmt.Errorf("millrace: read the founding of group %d: %w", g.id, err)
-		}
-		for i := range page {
-			switch e := &page[i]; {
-			case e.Type == raftpb.EntryHost && entry.IsMemberEntry(e.Type, e.Data):
-			case e.Type == raftpb.EntryHost:
-				if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
-					return err
-				}
-			case len(e.Data) > 0:
-				if !g.members.founding.TakesCommands() {
-					return fmt.Errorf("millrace: group %d has a command at index %d of its log and no founding before it; the log was written by an older program, and there is no migration: found the group again with empty directories",
-						g.id, e.Index)
-				}
-				g.members.founding.Open()
-				return nil
-			}
-		}
-		lo += uint64(len(page))
-	}
-	g.members.founding.Open()
-	return nil
+// holdCommands decides whether commands stay in the inbox.
+func (g *Group) holdCommands() (released bool) {
+	hold := g.core.node.BasicStatus().RaftState == raft.StateLeader && g.members.founding.Holds()
+	return g.inbox.hold(hold) && !hold
 }
 
-// addFounding notes a founding entry of this host's log. An error means that this member must stop.
-func (g *Group) addFounding(index, term uint64, data []byte) error {
-	b, err := entry.DecodeFounding(data)
-	if err != nil {
-		return fmt.Errorf("%w (group %d, index %d)", err, g.id, index)
-	}
-	if b != nil {
-		if g.core.node != nil {
-			err = g.rejectBinding(b)
-		}
-		if err := cmp.Or(err, g.rejectPromises(data)); err != nil {
-			return err
-		}
-	}
-	e := founding.Entry{Index: index, Term: term, Bound: b}
-	if b != nil {
-		e.Promise = entry.PromiseOf(data)
-	}
-	g.members.founding.Add(e)
-	return nil
+// foundingDue returns the tick at which commands are no longer held.
+func (g *Group) foundingDue() int64 {
+	return g.members.founding.Due()
 }
 
-func (g *Group) commitFounding(through uint64) {
-	ends, isNews := g.members.founding.Commit(through)
-	if !ends {
-		return
-	}
-	g.work.wanted.Want(turn.All)
-	g.foundRoster(*g.members.founding.Bound())
-	g.keepFound()
-	g.publishFounding()
-	g.members.founding.Forget()
-	if isNews {
-		g.host.reports.events.Emit(event.GroupFounded{Group: g.id})
-		g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", g.memberIDs())
+// noteEntries notes the entries of the host among those that are appended to this host's log.
+func (g *Group) noteEntries(entries []raftpb.Entry) {
+	g.noteMembers(entries)
+	g.members.founding.Append(entries)
+}
+
+// noteCommitted puts in force what is committed through an index, before it is handed to the state machine.
+func (g *Group) noteCommitted(through uint64) {
+	g.members.founding.Commit(through)
+	g.commitMembers(through)
+}
+
+// advanceFounding is a duty: the next step of the founding.
+func (g *Group) advanceFounding() (again bool) { return g.members.founding.Step() }
+
+func (g *Group) foundingSettings() founding.Settings {
+	return founding.Settings{
+		Member:   founding.Member{Group: g.id, Self: g.self, Leases: g.config.Leases, Promise: g.host.config.promiseTime()},
+		Election: int64(g.host.config.electionTicks()),
 	}
 }
 
-// setBound puts the binding of this host's log in force.
-func (g *Group) setBound() {
-	if !g.members.founding.SetBound() {
-		return
-	}
-	if g.members.joins {
-		g.adoptFounders()
-	} else if g.members.founding.Bound() == nil {
-		g.countUnfounded()
-	} else {
-		g.countFounded()
-	}
-	g.setRefuses()
+// promiseTime is how long a promise lasts by the clock of the member that makes it. A lease lasts as long as
+// the entry found says, which no member's promise is shorter than (founding.Member): the election timeouts of
+// hosts may differ, and change between starts.
+func (c Config) promiseTime() time.Duration {
+	return time.Duration(c.electionTicks()) * c.tickPeriod()
 }
 
-// advanceFounding takes the next step of the founding, if this member leads or is the first to campaign.
-func (g *Group) advanceFounding() (again bool) {
-	if g.members.founding.IsFounded() {
-		return false
+// foundingWiring is the group as its founding sees it: founding.Wiring.
+type foundingWiring Group
+
+func (g *foundingWiring) Core() founding.Core { return g.core.node }
+func (g *foundingWiring) Now() int64          { return g.core.at.ticks }
+func (g *foundingWiring) Joins() bool         { return g.members.joins }
+func (g *foundingWiring) IDs() []uint64       { return (*Group)(g).memberIDs() }
+func (g *foundingWiring) Unmet() []uint64     { return (*Group)(g).unmet() }
+func (g *foundingWiring) Campaign()           { (*Group)(g).campaign() }
+func (g *foundingWiring) Stop(err error)      { (*Group)(g).fail(err) }
+
+func (g *foundingWiring) RejectBinding(b entry.Binding) error { return (*Group)(g).rejectBinding(b) }
+
+func (g *foundingWiring) EntryTerm(index uint64) (term uint64, ok bool) {
+	if g.core.node != nil {
+		return g.core.node.EntryTerm(index)
 	}
-	g.setBound()
-	if g.members.joins {
-		return true
-	}
-	st := g.core.node.BasicStatus()
-	leads := st.RaftState == raft.StateLeader
-	g.members.founding.Leads(leads, g.core.at.ticks)
-	if !leads {
-		g.campaignFirst(st)
-		if st.Lead == raft.None {
-			g.askFounders()
-		}
-		return true
-	}
-	if g.members.founding.TakesCommands() {
-		return true
-	}
-	found := g.members.founding.Found()
-	if found == nil {
-		b, all := g.bind()
-		if !all || !g.proposeFounding(g.withPromises(entry.EncodeFound(b))) {
-			return true
-		}
-		if found = g.members.founding.Found(); len(b) > 1 {
-			return true
-		}
-	}
-	if len(g.memberIDs()) == 1 || len(g.missing(found)) == 0 {
-		g.proposeFounding(entry.EncodeFounded())
-	}
-	return true
+	term, err := g.writes.storage.log.Term(index)
+	return term, err == nil
 }
 
-// campaignFirst makes the member with the lowest id campaign in a new group as soon as all members can vote.
-// It may have asked for votes before, of members that could not: without this it would wait for its timeout.
-func (g *Group) campaignFirst(st raft.BasicStatus) {
-	if g.members.founding.HasCampaigned() || st.Lead != raft.None || g.self != g.memberIDs()[0] {
-		return
-	}
-	if !g.host.network.handshakes.AreReady(g.memberIDs(), g.self) || len(g.unmet()) > 0 {
-		return
-	}
-	g.members.founding.SetCampaigned()
-	g.campaign()
+func (g *foundingWiring) AreReady() bool {
+	return g.host.network.handshakes.AreReady((*Group)(g).memberIDs(), g.self)
 }
 
-// askFounders asks the hosts of the members whether they are alive, since a member that may not vote yet says
-// nothing by itself. Without that a host would seem to be down that waits, as this one does.
-func (g *Group) askFounders() {
+func (g *foundingWiring) Incarnation(id uint64) (i transport.Incarnation, known bool) {
+	if id == g.self {
+		return g.host.incarnation(), true
+	}
+	return g.host.trust.admission.Incarnation(id)
+}
+
+func (g *foundingWiring) AskSilent() {
 	now := g.host.clock.livedAtBeat()
-	for _, id := range g.memberIDs() {
+	for _, id := range (*Group)(g).memberIDs() {
 		if p := g.host.network.handshakes.Of(id); p != nil && now-p.HeardAt.Load() > int64(g.host.config.electionTicks()/2) {
 			g.host.askIfAlive(id, now)
 		}
 	}
 }
 
-// bind binds every member to the directory with which its host has come. all is false if one has not come.
-func (g *Group) bind() (b entry.Binding, all bool) {
-	for _, id := range g.memberIDs() {
-		i, known := g.host.incarnation(), true
-		if id != g.self {
-			i, known = g.host.trust.admission.Incarnation(id)
-		}
-		if !known {
-			return nil, false
-		}
-		b = append(b, entry.BoundMember{ID: id, Incarnation: i})
-	}
-	return b, true
-}
-
-// missing returns the members that an entry found binds and that have not acknowledged, in this leadership,
-// that they hold it durably.
-func (g *Group) missing(found *founding.Entry) (ids []uint64) {
-	progress := g.core.node.Status().Progress
-	return found.Missing(func(id, index uint64) bool {
-		pr, ok := progress[id]
-		return ok && !pr.WithoutAuthority && pr.Match >= index
-	})
-}
-
-// proposeFounding proposes an entry. If the core drops it, for example during a transfer of the leadership,
-// the next turn tries again.
-func (g *Group) proposeFounding(data []byte) (proposed bool) {
-	err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: data}}})
-	if err != nil {
+func (g *foundingWiring) Propose(data []byte) (proposed bool) {
+	e := raftpb.Entry{Type: raftpb.EntryHost, Data: data}
+	if err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{e}}); err != nil {
 		if !errors.Is(err, raft.ErrProposalDropped) {
-			g.noteRefusal(err)
+			(*Group)(g).noteRefusal(err)
 		}
 		return false
 	}
 	st := g.core.node.BasicStatus()
-	g.noteEntries([]raftpb.Entry{{Type: raftpb.EntryHost, Term: st.Term, Index: st.LastIndex, Data: data}})
+	e.Term, e.Index = st.Term, st.LastIndex
+	(*Group)(g).noteEntries([]raftpb.Entry{e})
 	return true
 }
 
-// holdCommands decides whether commands stay in the inbox.
-func (g *Group) holdCommands() (released bool) {
-	hold := g.core.node.BasicStatus().RaftState == raft.StateLeader && g.members.founding.Holds(g.core.at.ticks, int64(g.host.config.electionTicks()))
-	return g.inbox.hold(hold) && !hold
+func (g *foundingWiring) Rebound() {
+	if g.members.joins {
+		(*Group)(g).adoptFounders()
+	} else if g.members.founding.Bound() == nil {
+		(*Group)(g).countUnfounded()
+	} else {
+		(*Group)(g).countFounded()
+	}
+	(*Group)(g).setRefuses()
 }
 
-// foundingDue returns the tick at which commands are no longer held.
-func (g *Group) foundingDue() int64 {
-	return g.members.founding.Due(g.core.at.ticks, int64(g.host.config.electionTicks()))
+func (g *foundingWiring) Founded() {
+	g.work.wanted.Want(turn.All)
+	(*Group)(g).foundRoster(*g.members.founding.Bound())
+	(*Group)(g).keepFound()
 }
 
-// publishFounding makes the founding visible to Group.Founding.
-func (g *Group) publishFounding() { g.members.founding.Publish(g.unmet, g.missing) }
-
-// withPromises makes an entry found say how long the members' promises last: as long as this member's.
-func (g *Group) withPromises(found []byte) []byte {
-	if !g.config.Leases {
-		return found
-	}
-	return entry.WithPromise(found, g.host.config.promiseTime())
-}
-
-// noteEntries notes the founding entries among those that are appended to this host's log.
-func (g *Group) noteEntries(entries []raftpb.Entry) {
-	g.noteMembers(entries)
-	if g.members.founding.IsFounded() {
-		return
-	}
-	for i := range entries {
-		if e := &entries[i]; e.Type == raftpb.EntryHost && !entry.IsMemberEntry(e.Type, e.Data) {
-			if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
-				g.fail(err)
-			}
-		}
-	}
-	g.setBound()
-}
-
-// noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
-// machine through this index. (On this disk they are durable, so no entry of the founding changes any more.)
-func (g *Group) noteCommitted(through uint64) {
-	if !g.members.founding.IsFounded() {
-		g.commitFounding(through)
-	}
-	g.commitMembers(through)
+func (g *foundingWiring) Announce() {
+	g.host.reports.events.Emit(event.GroupFounded{Group: g.id})
+	g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", (*Group)(g).memberIDs())
 }

@@ -22,7 +22,7 @@ func (h *Host) greet(to uint64, flags byte) {
 // greetUnmet greets the hosts that were not met, or have not met all others, if a group waits for them.
 func (h *Host) greetUnmet() {
 	if h.network.handshakes.Unfounded.Load() == 0 {
-		if h.trust.authority.waitsForMeetings() && !h.network.handshakes.AreAllMet() {
+		if h.trust.authority.WaitsForMeetings() && !h.network.handshakes.AreAllMet() {
 			for _, id := range h.others() {
 				if !h.network.handshakes.Has(id) {
 					h.greet(id, greetsAsk)

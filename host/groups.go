@@ -152,13 +152,13 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 		store.Begin((*storageGroup)(g), nil)
 	}
 	if !g.members.founding.IsFounded() {
-		if g.setBound(); g.members.founding.Bound() == nil && !g.members.joins {
+		if g.members.founding.SetBound(); g.members.founding.Bound() == nil && !g.members.joins {
 			g.countUnfounded()
 		}
 	}
 	g.leadership.resume.Voted = g.members.founding.Bound() != nil && (g.core.hard.Vote == g.self || g.isAlone())
 	g.snapshots.Schedule(g.snapshots.Growth.Applied())
-	g.publishFounding()
+	g.members.founding.Publish()
 	g.publish()
 	g.tellAuthorityLost()
 	return g, nil
@@ -263,6 +263,6 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 }
 
 func (m *groupMembers) init(g *Group) {
-	m.founding.Init((*foundingLog)(g))
-	m.executions.Init((*planMember)(g), g.id, g.self, &g.host.changes.executing)
+	m.founding.Init((*foundingWiring)(g), g.foundingSettings())
+	m.plan.Init((*planWiring)(g), g.planSettings())
 }

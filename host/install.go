@@ -59,7 +59,7 @@ func (g *Group) noteInstalled(answer *raftpb.Message) {
 	} else if err == nil {
 		if err = g.takeFounding(&block); err == nil {
 			g.countFounded()
-			g.publishFounding()
+			g.members.founding.Publish()
 			g.setRefuses()
 		}
 	}

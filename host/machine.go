@@ -106,7 +106,7 @@ func (g *machineGroup) Wake()   { (*Group)(g).wake() }
 func (g *machineGroup) Resume() { g.reads.queue.Resume() }
 
 func (g *machineGroup) SkipNoted() {
-	g.members.executions.Poll()
+	g.members.plan.Executions.Poll()
 	g.members.changed.notify()
 }
 

@@ -75,10 +75,7 @@ func (g *Group) Members() Members {
 		}
 	}
 	if r.Plan != nil {
-		m.Plan = r.Plan.String()
-		if why := g.members.plan.waits.Load(); why != nil {
-			m.Waits = *why
-		}
+		m.Plan, m.Waits = r.Plan.String(), g.members.plan.Waits()
 	}
 	return m
 }

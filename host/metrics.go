@@ -35,7 +35,7 @@ type Refusals struct {
 	NotLeader, NotFounded, Overloaded, TooLarge, Empty, Stopped uint64
 
 	Dropped   uint64 // another leader's entry took their place
-	Withdrawn uint64 // their clients gave up before their turn
+	Withdrawn uint64 // their clients gave up before they were proposed
 	Other     uint64
 }
 

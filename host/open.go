@@ -153,7 +153,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h.groups.init(h.storage.log.Deleted())
 	h.network.peers.Init(c.ID, c.Members, h.bookWiring())
 	h.openPlacer()
-	h.trust.authority.init(h.storage.log)
+	h.trust.authority.Init(h.storage.log)
 	h.network.handshakes.Init(h.others())
 	if err := h.finishInstalls(ctx); err != nil {
 		return nil, err

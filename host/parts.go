@@ -34,7 +34,6 @@ import (
 	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/wal"
 )
 
 // What a group and a host consist of, as far as it knows neither. host.go puts it together.
@@ -188,25 +187,6 @@ type groupWrites struct {
 	logGrown     signal
 }
 
-// A host whose log has amnesia opens its groups without authority (raft/authority.go): they neither vote nor
-// count until they have caught up. Each group regains authority by itself, in memory. The mark in the log is
-// removed, by the append lane, when every group of the log has authority. A host that ends before that begins
-// again without authority, which is always safe.
-//
-// A log that was repaired may lack terms and votes, too. Then a group regains authority only when this host
-// has met every other voter's host in this life: each of them knows then that this life has begun, and a
-// request for votes of an earlier life is no longer under way.
-//
-// Rejected: a mark for each group. A group that is fed again after a restart costs little, and a mark for
-// each would be a file or a record for what is rare.
-type authority struct {
-	mark wal.Fence // as Open found it; zero: the log has no amnesia
-
-	mu      lock.Mutex
-	without map[uint64]bool // the groups of the log that have no authority, open or not
-	regains map[uint64]bool // those that have regained it in this life
-}
-
 // pausesSeen is what the clock of a host knows of pauses.
 type pausesSeen struct {
 	longAt atomic.Int64 // tick that was not missed, at the end of the last one that makes orders late
@@ -244,7 +224,7 @@ type transfers struct {
 type hostTrust struct {
 	directory *identity.Directory
 	admission *identity.Admission
-	authority authority
+	authority members.Authority
 	keys      members.Keys
 	tokens    plans.Tokens // that this host was given
 }
@@ -345,9 +325,8 @@ type groupMembers struct {
 	withoutAuthority atomic.Bool // changed by the turn only
 	lostAt           int64       // when it was opened without
 
-	founding   founding.Group
-	plan       planned
-	executions plans.Executions
+	founding founding.Group
+	plan     plans.Group
 }
 
 // memory is the budgets of a host.
@@ -403,23 +382,3 @@ func (s *groupStorage) entries() uint64 {
 }
 
 func newStorage(log GroupLog) *groupStorage { return &groupStorage{storage.New(log), log} }
-
-// A plan is in the log, and the leader of the group carries it out: it proposes one stage after the other,
-// each when it may be. So a plan continues when its caller ends, and when another member leads.
-//
-//	entry plan      begins it (Group.Execute)
-//	stage           an entry that changes the configuration. It is proposed when the stage before is in force
-//	                and the core has left its joint configuration; when every learner that the stage promotes
-//	                has caught up; and when the members that were heard lately are a quorum afterwards, too
-//	entry end       ends it, when all is in force: a quorum holds durably that it is (membership.Roster.End)
-//	entry cancel    ends it before. What is in force stays
-//
-// A leader whose own vote a stage takes hands its leadership over first, and its successor goes on.
-type planned struct {
-	// Owned by the turn.
-	catchUp plans.CatchUp
-	asked   int64 // tick at which another member was offered the leadership
-	waits   atomic.Pointer[string]
-
-	requests plans.Requests // that wait for a turn
-}

@@ -66,7 +66,7 @@ func (g *Group) Submit(command []byte) (Pending, error) {
 
 func (g *Group) submit(command []byte, w *proposals.Waiter) error {
 	err := g.take(command, w)
-	g.proposals.Refusals.Add(err, 1)
+	g.noteRefused(err)
 	return err
 }
 
@@ -86,9 +86,6 @@ func (g *Group) take(command []byte, w *proposals.Waiter) error {
 		return err
 	}
 	if err := g.inbox.putProposal(proposals.Proposal{Command: command, Waiter: w}); err != nil {
-		if err == outcome.ErrOverloaded {
-			g.noteOverload(1)
-		}
 		return outcome.WithCause(err, g.Err())
 	}
 	g.wake()

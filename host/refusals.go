@@ -1,14 +1,11 @@
 package host
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
-	"github.com/millrace/millrace/host/internal/founding"
 	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -90,15 +87,9 @@ func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
 	if g.members.founding.IsFounded() || m.Type != raftpb.MsgApp || m.Term < g.core.node.BasicStatus().Term {
 		return false
 	}
-	for i := range m.Entries {
-		if e := &m.Entries[i]; e.Type == raftpb.EntryHost && !entry.IsMemberEntry(e.Type, e.Data) {
-			if b, err := entry.DecodeFounding(e.Data); err == nil && b != nil {
-				if err := cmp.Or(g.rejectBinding(b), g.rejectPromises(e.Data)); err != nil {
-					g.fail(err)
-					return true
-				}
-			}
-		}
+	if err := g.members.founding.Reject(m.Entries); err != nil {
+		g.fail(err)
+		return true
 	}
 	return false
 }
@@ -177,18 +168,6 @@ func (g *Group) otherDirectory(bound transport.Incarnation) error {
 // noMember is why a group stops on a host that is none of its members.
 func (g *Group) noMember() error {
 	return fmt.Errorf("millrace: host %d is none of the members of group %d: open the group there with Joins set, and add the member (Plan, AddMember)", g.self, g.id)
-}
-
-// promiseTime is how long a promise lasts by the clock of the member that makes it. A lease lasts as long as
-// the entry found says, which no member's promise is shorter than (founding.Member): the election timeouts of
-// hosts may differ, and change between starts.
-func (c Config) promiseTime() time.Duration {
-	return time.Duration(c.electionTicks()) * c.tickPeriod()
-}
-
-// rejectPromises says why this member cannot be one under an entry found.
-func (g *Group) rejectPromises(found []byte) error {
-	return founding.Member{Group: g.id, Self: g.self, Leases: g.config.Leases, Promise: g.host.config.promiseTime()}.RejectPromises(found)
 }
 
 // countsVoteOf reports whether a vote of a member counts: its directory is the one of this member's own

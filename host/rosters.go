@@ -143,6 +143,6 @@ func (g *Group) orderSkip(e *raftpb.Entry) {
 	}
 	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", index, "by", e.Index)
 	g.machine.apply.Wake() // a machine that is halted there can go on
-	g.members.executions.Poll()
+	g.members.plan.Executions.Poll()
 	g.members.changed.notify()
 }

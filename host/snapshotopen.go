@@ -146,7 +146,7 @@ func (g *Group) takeFounding(b *entry.Block) error {
 	if err != nil {
 		return err
 	}
-	if err := g.rejectPromises(b.Found); err != nil {
+	if err := g.members.founding.RejectPromises(b.Found); err != nil {
 		return err
 	}
 	g.members.founding.Restore(bound, entry.PromiseOf(b.Found))

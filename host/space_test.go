@@ -104,3 +104,42 @@ func TestSpaceWaitsAreBounded(t *testing.T) {
 		t.Errorf("%v, %v for one wait too many, want ErrOverloaded", done, err)
 	}
 }
+
+// Commands that Call refuses are counted, as those of Propose are. A caller that waits for space is refused
+// when its wait fails. A call that its client withdraws without a leader counts as withdrawn.
+func TestRefusedCallsAreCounted(t *testing.T) {
+	h, g := loneGroup(t)
+	var taken []*Call
+	call := func(bytes int, set func(*Call)) error {
+		c := newEchoCaller().call(strings.Repeat("x", bytes))
+		set(c)
+		err := g.Call(c)
+		if err == nil {
+			taken = append(taken, c)
+		}
+		return err
+	}
+	plain, waits := func(*Call) {}, func(c *Call) { c.Waits = true }
+	for call(100, plain) == nil {
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := newEchoCaller().call(strings.Repeat("x", 100))
+	c.Waits = true
+	err := errors.Join(call(100, waits), call(100, waits), g.WaitSpace(ctx, c))
+	err = errors.Join(err, call(g.config.MaxCommandBytes+1, plain), call(1, func(c *Call) { c.Here = true }))
+	r := g.Metrics().Proposals.Refused
+	if r.Overloaded != 2 || r.TooLarge != 1 || r.NotLeader != 1 || r.Withdrawn+r.Other+r.Stopped != 0 {
+		t.Errorf("%+v are counted; the errors: %v", r, err)
+	}
+	if n := g.proposals.overload.Commands.Load().N; n != 2 {
+		t.Errorf("Explain knows %d commands that were refused, want 2", n)
+	}
+	for _, c := range taken {
+		_ = g.Withdraw(ctx, c)
+	}
+	h.Close(context.Background())
+	if r := g.Metrics().Proposals.Refused; r.Withdrawn != uint64(len(taken)) || r.Stopped+r.Other != 0 || r.NotLeader != 1 {
+		t.Errorf("after %d withdrawals and Close: %+v", len(taken), r)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // SpaceWait is a wait for space for one call, begun by AskSpace. The zero value may be used once, and must
@@ -16,6 +17,9 @@ type SpaceWait struct{ wait proposals.SpaceWait }
 // and then Call refuses again. If too many wait already, the wait ends at once with ErrOverloaded.
 func (g *Group) AskSpace(w *SpaceWait, c *Call) {
 	if !g.proposals.spaces.Ask(&w.wait, proposals.BytesOf(c.Data)) {
+		if c.Waits {
+			g.noteRefused(outcome.ErrOverloaded)
+		}
 		w.wait.End(fmt.Errorf("%w, and %d callers wait for space, which is the most", g.overloaded(), proposals.MaxSpaceWaits))
 	}
 	g.wakeLazily()
@@ -41,6 +45,9 @@ func (g *Group) WaitSpace(ctx context.Context, c *Call) error {
 		return w.wait.Err()
 	case <-ctx.Done():
 		g.proposals.spaces.Leave(&w.wait)
+		if c.Waits {
+			g.noteRefused(outcome.ErrOverloaded)
+		}
 		return fmt.Errorf("millrace: not proposed: %w: %w", g.overloaded(), g.waitEnd(ctx))
 	}
 }

@@ -86,7 +86,7 @@ func TestALeaderYieldsToAMemberThatStays(t *testing.T) {
 	takes := membership.Change{Steps: []membership.Step{{Op: membership.Remove, Member: membership.Member{ID: 1}}, {Op: membership.Remove, Member: membership.Member{ID: 2}}}}
 	var at []int64
 	for range 5 * l.config.electionTicks() {
-		l.group.yieldTo(takes)
+		l.group.members.plan.Yield(takes)
 		for _, e := range givenUp() {
 			if e.To != 3 || e.Term != 1 || e.Cause != "the plan under way takes the vote of this member" {
 				t.Fatalf("given up: %+v", e)

@@ -185,7 +185,7 @@ func TestTooManyHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := membership.Plan{ID: membership.PlanID{7}, Base: r.Changed, Stages: stages}
-	if err := plans.RejectStages(r, p, (*planHosts)(l.group)); !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "knows 4096 others") {
+	if err := plans.RejectStages(r, p, (*planWiring)(l.group)); !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "knows 4096 others") {
 		t.Errorf("the plan: %v", err)
 	}
 	if _, err := l.group.Plan(AddMember(stranger)); !errors.Is(err, outcome.ErrMembersUnchanged) {

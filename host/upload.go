@@ -187,7 +187,7 @@ func (u *Upload) take(ctx context.Context, r io.Reader) (err error) {
 // open hands in the command open. It waits for space until ctx ends: what was uploaded is not thrown away
 // because too many commands wait for a moment.
 func (u *Upload) open(ctx context.Context) error {
-	for {
+	for u.call.Waits = true; ; {
 		err := u.group.Call(&u.call)
 		if !errors.Is(err, outcome.ErrOverloaded) {
 			return err

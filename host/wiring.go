@@ -56,7 +56,7 @@ func (g *Group) rosterChanged(was, now *membership.Roster) {
 	g.setRefuses()                  // refusals.go: members that come with another directory
 	g.host.reports.events.Emit(event.MembersChanged{Group: g.id, Version: now.Version, Conf: now.Conf})
 	g.host.env.logger.Info("members changed", append([]any{"group", g.id, "host", g.self, "index", now.Version}, confWords(now.Conf)...)...)
-	g.members.executions.Poll() // execute.go: a plan may have ended
-	g.members.changed.notify()  // who waits for a roster
-	g.stopIfRemoved(was, now)   // this member may be none
+	g.members.plan.Executions.Poll() // execute.go: a plan may have ended
+	g.members.changed.notify()       // who waits for a roster
+	g.stopIfRemoved(was, now)        // this member may be none
 }

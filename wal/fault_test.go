@@ -159,6 +159,13 @@ func (w faultyFile) Preallocate(off, n int64) error {
 	return w.File.Preallocate(off, n)
 }
 
+func (w faultyFile) WriteZeroes(off, n int64) error {
+	if err := w.f.fault(); err != nil {
+		return err
+	}
+	return vfs.WriteZeroes(w.File, off, n)
+}
+
 func (w faultyFile) Close() error { return errors.Join(w.f.fault(), w.File.Close()) }
 
 type faultyWriter struct {
@@ -236,6 +243,7 @@ func TestEveryOperationFails(t *testing.T) {
 			told, harmless := 0, 0
 			for n := 1; ; n++ {
 				disk := crashfs.New()
+				disk.SetWriteZeroes(direct) // else segments are only allocated
 				f := &faulty{disk: disk, n: n, err: cause}
 				sched := &manual{}
 				opts := testOptions(f, sched)

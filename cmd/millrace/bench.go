@@ -35,6 +35,7 @@ type benchFlags struct {
 	seed        uint64
 	maxInFlight int
 	young       bool
+	profile     string
 	output
 }
 
@@ -79,6 +80,7 @@ const benchExample = `  millrace bench --quick                               eve
   millrace bench --pipelines async --clients 100       one pipeline, one load
   millrace bench --fsync-delay 2ms --rate 16000        a slow (cloud) disk under a fixed load of 16 MB/s
   millrace bench --rate 1000,4000,16000 --out knee     a latency curve as knee/latency.svg
+  millrace bench --pipelines async --clients 100 --profile p     where the processor time goes, stage by stage
   millrace bench --runs 5 --dir /mnt/nvme --out r      median of five runs on another disk, results.json and plots in r`
 
 const dirHelp = "where to put the logs: a new directory in DIR, removed at the end (default: the temporary\ndirectory, or the current one if that is in memory)"
@@ -118,6 +120,7 @@ func newBench(a app) *cobra.Command {
 	flags.BoolVar(&f.young, "young", false, youngHelp)
 	flags.StringVar(&f.dir, "dir", "", dirHelp)
 	flags.StringVar(&f.out, "out", "", "write results.json, throughput.svg and latency.svg to this directory")
+	flags.StringVar(&f.profile, "profile", "", "write a CPU profile of each point to this directory, and a table of stages: client, turn, lane, reader, writer, …")
 	flags.BoolVar(&f.quick, "quick", false, "everything within 60 s: 1, 100 and 1000 clients, short windows")
 	flags.Uint64Var(&f.seed, "seed", 1, "of payloads and of the open loop's schedule")
 	flags.IntVar(&f.maxInFlight, "max-in-flight", 10_000, "open loop: bound on unanswered writes; arrivals beyond it are dropped, and counted")
@@ -151,7 +154,7 @@ const quickBudget = 50 * time.Second
 func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (bench.Plan, error) {
 	p := bench.Plan{
 		ValueBytes: f.valueBytes, Hosts: f.hosts, Duration: f.duration, Warmup: f.warmup, Runs: f.runs,
-		Dir: f.dir, Seed: f.seed, MaxInFlight: f.maxInFlight, Young: f.young, Targets: targets,
+		Dir: f.dir, Seed: f.seed, MaxInFlight: f.maxInFlight, Young: f.young, Profile: f.profile, Targets: targets,
 	}
 	if f.quick {
 		p.Budget = quickBudget

@@ -181,6 +181,7 @@ func TestBenchRefuses(t *testing.T) {
 		{"--dir " + file, exitCannot, "is not a directory"},
 		{"--dir /proc", exitCannot, "--dir: "},
 		{"--out " + file, exitCannot, "--out: " + file + " is not a directory"},
+		{"--profile " + file, exitCannot, "--profile: " + file + " is not a directory"},
 		{"--out /proc/x", exitCannot, "--out: cannot write to /proc"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {

@@ -14,10 +14,21 @@ var outcomeBugs = []bug{
 	{name: "propose_after_the_end", what: "a turn proposes commands whose clients were told that the group has stopped and never took them", in: "host/internal/proposals", found: "TestAQueueEndsWhileATurnProposes", edits: []edit{{"host/internal/proposals/queue.go",
 		`was != ended && q.proposing.CompareAndSwap(was, int64(n))`, `q.proposing.CompareAndSwap(was, int64(n))`}}},
 	{name: "count_refused_calls_twice", what: "the metrics count a call twice that no turn had taken when the group stopped", in: "host/internal/proposals", found: "TestWhatNoTurnHasTakenIsCountedOnce", edits: []edit{{"host/internal/proposals/end.go",
-		`			c.fail(err)
-		} else {`, `			q.Refusals.Add(err, 1)
-			c.fail(err)
-		} else {`}}},
+		`		case c != nil:
+			c.fail(err)`, `		case c != nil:
+			q.Refusals.Add(err, 1)
+			c.fail(err)`}}},
+	{name: "refused_calls_not_counted", what: "commands that a group refuses at its door are in no metric, and Explain does not know of the overload", in: "host", found: "TestRefusedCallsAreCounted", edits: []edit{{"host/call.go",
+		`		g.noteRefused(err)
+	}`, `		_ = err
+	}`}}},
+	{name: "withdrawn_count_as_refused", what: "commands whose clients gave up before a turn count as refused by the end of the group", in: "host/internal/proposals", found: "TestQueueTwin", also: []judge{{in: "host", test: "TestRefusedCallsAreCounted"}}, edits: []edit{{"host/internal/proposals/end.go",
+		`		case !p.Waiter.take():
+			q.Refusals.Withdrawn.Add(1)
+`, `		case !p.Waiter.take():
+`}}},
+	{name: "told_twice_at_the_end", what: "a call whose command is with the machine, though no turn has told its commit, fails twice when the group ends", in: "host/internal/proposals", found: "TestQueueTwin", edits: []edit{{"host/internal/proposals/results.go",
+		`c.Caller, call.appliedIn = call.Owner, c.Term`, `c.Caller = call.Owner`}}},
 	{name: "end_without_the_turn", what: "a group that stops looks how many commands its turn proposes, and the turn goes on proposing", in: "host/internal/proposals", found: "TestAQueueEndsWhileATurnProposes", edits: []edit{{"host/internal/proposals/end.go",
 		`q.proposing.Swap(ended)`, `q.proposing.Load()`}}},
 	{name: "result_of_another_term", what: "a client gets the result of another leader's command, which was committed in the place of its own", in: "host/internal/proposals", found: "TestClientsOfForgottenEntriesAreFound", edits: []edit{{"host/internal/proposals/take.go",

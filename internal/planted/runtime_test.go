@@ -2,6 +2,8 @@ package planted_test
 
 // runtimeBugs are bugs in the runtime, package host and those below it.
 var runtimeBugs = []bug{
+	{name: "most_voters_of_both_halves", what: "a leader with a stalled disk takes most of all voters for a quorum in a joint configuration", in: "host/internal/leadership", found: "TestReadyWithoutInAJointConfiguration", edits: []edit{{"host/internal/leadership/acks.go",
+		`if !isQuorum(func(id uint64) bool { return slices.Contains(ready, id) }) {`, `if _ = isQuorum; len(ready) < 3 {`}}},
 	{name: "place_without_bound", what: "a leader hands over for placement again and again, however often within an hour", in: "sim", found: "TestPlacement", args: "-placements 1", edits: []edit{{"host/internal/placement/member.go",
 		`if moves := m.recent.Load(); moves != nil {
 		return moves.Count(`, `if moves := m.recent.Load(); moves != nil && false {
@@ -140,14 +142,14 @@ var runtimeBugs = []bug{
 			seat.runnable.Leave()
 		}
 		s.wheel.set(seat, due)`}}},
-	{name: "forget_amnesia_early", what: "a host removes the mark of its log when the first of its groups has authority", in: "host", found: "TestARepairedHostRegainsAuthority", args: "-test.count=3", edits: []edit{{"host/authority.go",
+	{name: "forget_amnesia_early", what: "a host removes the mark of its log when the first of its groups has authority", in: "host", found: "TestARepairedHostRegainsAuthority", args: "-test.count=3", edits: []edit{{"host/internal/members/authority.go",
 		`return len(a.without) == 0
 }
 
-// waitsFor`, `return true
+// WaitsFor`, `return true
 }
 
-// waitsFor`}}},
+// WaitsFor`}}},
 	{name: "take_while_installing", what: "a group takes a snapshot between the restore and the mark of an install", in: "host", found: "TestATakeBesideAnInstall", edits: []edit{{"host/internal/snapshots/take.go",
 		`s.Installing.Load()`, `s.Installing.Load() && false`}}},
 	{name: "publish_early", what: "a host publishes a snapshot before its log is durable through it", in: "host", found: "TestASnapshotWaitsForTheLog", edits: []edit{{"host/internal/snapshots/take.go",
@@ -163,16 +165,16 @@ var runtimeBugs = []bug{
 	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescue/directory.go",
 		`Cluster: cluster, ID: d.identity.ID}`, `Cluster: to.Former, ID: d.identity.ID}`}}},
 	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/refusals.go",
-		`return g.members.founding.IsFounded() ||`, `return true || g.members.founding.IsFounded() ||`}, {"host/founding.go",
+		`return g.members.founding.IsFounded() ||`, `return true || g.members.founding.IsFounded() ||`}, {"host/internal/founding/duty.go",
 		`lo <= last; {`, `lo <= last && false; {`}, {"host/internal/founding/group.go",
-		`return f.founded || f.current`, `return true || f.current`}, {"host/founding.go",
-		`if g.members.founding.IsFounded() {
+		`return f.founded || f.current`, `return true || f.current`}, {"host/internal/founding/duty.go",
+		`if f.founded {
 		return false
 	}
-	g.setBound()`, `if true {
+	f.SetBound()`, `if true {
 		return false
 	}
-	g.setBound()`}, {"host/offer.go",
+	f.SetBound()`}, {"host/offer.go",
 		`case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.Bound() == nil:`, `case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.members.founding.Bound() == nil && false:`}}},
 	{name: "count_missed", what: "a group that stood still counts the time that it missed as time without a leader", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 40 -failures 1", says: "sends a pre-vote although its leader is well", edits: []edit{{"host/ticks.go",
 		`return max(0, passed-ticksPerHeartbeat)`, `return 0 * max(0, passed-ticksPerHeartbeat)`}}},

@@ -31,8 +31,8 @@ var verdictBugs = []bug{
 		`f.Silent = g.silentMembers()`, `f.Silent = nil`}}},
 	{name: "founder_knows_no_leader", what: "a follower of a leader that founds says that a leader is being elected", in: "host", found: "TestExplainOfAFounderThatStartsAgain", edits: []edit{{"host/foundingstatus.go",
 		`f.Leader = g.Status().Leader`, `f.Leader = 0`}}},
-	{name: "founders_are_not_asked", what: "founders that may not vote yet do not ask each other whether they are alive", in: "host", found: "TestFounderAsksWhetherOthersAreAlive", edits: []edit{{"host/founding.go",
-		`			g.askFounders()
+	{name: "founders_are_not_asked", what: "founders that may not vote yet do not ask each other whether they are alive", in: "host", found: "TestFounderAsksWhetherOthersAreAlive", edits: []edit{{"host/internal/founding/duty.go",
+		`		f.w.AskSilent()
 `, ``}}},
 	{name: "slow_disk_is_well", what: "Explain names no disk whose every write takes longer than an election timeout", in: "host", found: "TestEachCauseBeginsAndEnds", also: []judge{{in: "sim", test: "TestExplain"}}, edits: []edit{{"host/internal/examination/watch.go",
 		`before.Busy && w.disk.Done != before.Done {`, `false && before.Busy && w.disk.Done != before.Done {`}, {"host/internal/examination/disk.go",

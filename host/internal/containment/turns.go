@@ -22,7 +22,6 @@ import (
 // lockers are the types whose methods take locks: those of package host, and of its parts with their package.
 var lockers = words(`
 	Taking
-	authority
 	flightRecorder groupTable inbox
 	shutdown
 	signal
@@ -33,7 +32,7 @@ var lockers = words(`
 	examination.FollowerWatch examination.Watch
 	identity.Admission
 	leadership.Transfer
-	members.Keys members.Removal members.Rosters
+	members.Authority members.Keys members.Removal members.Rosters
 	objects.Keeper objects.Upload
 	peers.Book
 	placement.Moves placement.Placer

@@ -37,7 +37,8 @@ import (
 //
 // A turn owns it. Any goroutine may call Bound and Reached.
 type Group struct {
-	log        Log
+	settings   Settings
+	w          Wiring
 	seen       []Entry // that are in this host's log, or were; the latest last
 	founded    bool    // founded is committed
 	knew       bool    // founded was in the log when the group was opened
@@ -51,12 +52,6 @@ type Group struct {
 	reached atomic.Pointer[diagnosis.Founding] // as it was published last
 }
 
-// Log is what this room needs of the log of the group.
-type Log interface {
-	// EntryTerm returns the term of an entry of the log, also while the group is being opened.
-	EntryTerm(index uint64) (term uint64, ok bool)
-}
-
 // Entry is an entry found or founded.
 type Entry struct {
 	Index, Term uint64
@@ -65,13 +60,13 @@ type Entry struct {
 }
 
 // Init prepares a group for its first use.
-func (f *Group) Init(log Log) {
-	f.log = log
+func (f *Group) Init(w Wiring, s Settings) {
+	f.w, f.settings = w, s
 	f.reached.Store(new(diagnosis.Founding))
 }
 
-// Add notes a founding entry of the log.
-func (f *Group) Add(e Entry) {
+// add notes a founding entry of the log.
+func (f *Group) add(e Entry) {
 	if !slices.ContainsFunc(f.seen, func(other Entry) bool { return other.Index == e.Index && other.Term == e.Term }) {
 		f.seen = append(f.seen, e)
 	}
@@ -84,7 +79,7 @@ func (f *Group) current(found bool) (last *Entry) {
 		if (e.Bound != nil) != found || last != nil && e.Index < last.Index {
 			continue
 		}
-		if term, ok := f.log.EntryTerm(e.Index); ok && term == e.Term {
+		if term, ok := f.w.EntryTerm(e.Index); ok && term == e.Term {
 			last = e
 		}
 	}
@@ -101,21 +96,23 @@ func (f *Group) TakesCommands() bool { return f.founded || f.current(false) != n
 // IsFounded reports whether founded is committed.
 func (f *Group) IsFounded() bool { return f.founded }
 
-// Open says that the log was read: what it has is no news.
-func (f *Group) Open() { f.knew = f.current(false) != nil }
-
-// Commit ends the founding if founded is committed through an index. isNews says that this member has not
-// known it when it was opened.
-func (f *Group) Commit(through uint64) (ends, isNews bool) {
-	if e := f.current(false); f.founded || e == nil || e.Index > through {
-		return false, false
+// Commit ends the founding if founded is committed through an index. (On this disk the entry is durable, so
+// none of the founding changes any more.)
+func (f *Group) Commit(through uint64) {
+	if f.founded {
+		return
+	}
+	if e := f.current(false); e == nil || e.Index > through {
+		return
 	}
 	f.founded = true
-	return true, !f.knew
+	f.w.Founded()
+	f.Publish()
+	f.seen = nil
+	if !f.knew {
+		f.w.Announce()
+	}
 }
-
-// Forget forgets the entries: the group is founded.
-func (f *Group) Forget() { f.seen = nil }
 
 // Restore says that a snapshot has the entries.
 func (f *Group) Restore(b entry.Binding, promise time.Duration) {
@@ -123,22 +120,22 @@ func (f *Group) Restore(b entry.Binding, promise time.Duration) {
 	f.bound.Store(&b)
 }
 
-// SetBound puts the binding of the log in force. It reports whether that has changed.
-func (f *Group) SetBound() (changed bool) {
+// SetBound puts the binding of the log in force.
+func (f *Group) SetBound() {
 	var now *entry.Binding
 	f.promise = 0
 	if e := f.Found(); e != nil {
 		now, f.promise = &e.Bound, e.Promise
 	}
 	if was := f.Bound(); was == now || was != nil && now != nil && slices.Equal(*was, *now) {
-		return false
+		return
 	}
 	if now != nil {
 		b := slices.Clone(*now)
 		now = &b
 	}
 	f.bound.Store(now)
-	return true
+	f.w.Rebound()
 }
 
 // Bound returns the binding of the entry found in this host's log, or nil.
@@ -150,8 +147,8 @@ func (f *Group) Promise() time.Duration { return f.promise }
 // Count says whether the group is among those that are not founded. It reports whether it was not so before.
 func (f *Group) Count(is bool) (changed bool) { return f.counted.CompareAndSwap(!is, is) }
 
-// Leads says whether this member leads, at a tick.
-func (f *Group) Leads(is bool, now int64) {
+// lead notes whether this member leads, at a tick.
+func (f *Group) lead(is bool, now int64) {
 	if is != f.leads {
 		f.leads, f.leadsSince = is, now
 	}
@@ -160,41 +157,38 @@ func (f *Group) Leads(is bool, now int64) {
 // IsUrgent reports whether this member leads, and is founding the group.
 func (f *Group) IsUrgent() bool { return !f.founded && f.leads }
 
-// HasCampaigned reports whether the first campaign was made before its timeout.
-func (f *Group) HasCampaigned() bool { return f.quick }
-
-// SetCampaigned says that it was made.
-func (f *Group) SetCampaigned() { f.quick = true }
-
-// Holds reports whether commands wait for the founding at a tick. A new leader lets them wait, since the
-// founding takes two round trips, and refuses them when an election timeout has passed.
-func (f *Group) Holds(now, timeout int64) bool {
-	return f.IsUrgent() && !f.TakesCommands() && now < f.leadsSince+timeout
+// Holds reports whether commands wait for the founding. A new leader lets them wait, since the founding takes
+// two round trips, and refuses them when an election timeout has passed.
+func (f *Group) Holds() bool {
+	return f.IsUrgent() && !f.TakesCommands() && f.w.Now() < f.leadsSince+f.settings.Election
 }
 
 // Due returns the tick at which commands are no longer held.
-func (f *Group) Due(now, timeout int64) int64 {
-	if !f.IsUrgent() || now >= f.leadsSince+timeout {
+func (f *Group) Due() int64 {
+	if !f.IsUrgent() || f.w.Now() >= f.leadsSince+f.settings.Election {
 		return turn.Never
 	}
-	return f.leadsSince + timeout
+	return f.leadsSince + f.settings.Election
 }
 
-// Missing returns the members that an entry found binds and that do not hold it. holds returns whether a
-// member has acknowledged, in this leadership, that it holds an entry durably.
-func (e *Entry) Missing(holds func(id, index uint64) bool) (ids []uint64) {
-	return slices.DeleteFunc(slices.Clone(e.Bound.IDs()), func(id uint64) bool { return holds(id, e.Index) })
+// missing returns the members that an entry found binds and that have not acknowledged, in this leadership,
+// that they hold it durably.
+func (f *Group) missing(found *Entry) (ids []uint64) {
+	progress := f.w.Core().Status().Progress
+	return slices.DeleteFunc(slices.Clone(found.Bound.IDs()), func(id uint64) bool {
+		pr, ok := progress[id]
+		return ok && !pr.WithoutAuthority && pr.Match >= found.Index
+	})
 }
 
-// Publish makes visible how far the founding is. unmet returns the members that were not met. missing returns
-// the members that do not hold an entry.
-func (f *Group) Publish(unmet func() []uint64, missing func(*Entry) []uint64) {
+// Publish makes visible how far the founding is.
+func (f *Group) Publish() {
 	now := diagnosis.Founding{Found: true, Founded: true}
 	if !f.founded {
 		found := f.Found()
-		now = diagnosis.Founding{Found: found != nil, Founded: f.current(false) != nil, Unmet: unmet()}
+		now = diagnosis.Founding{Found: found != nil, Founded: f.current(false) != nil, Unmet: f.w.Unmet()}
 		if f.leads && found != nil && !now.Founded {
-			now.Missing = missing(found)
+			now.Missing = f.missing(found)
 		}
 	}
 	if was := f.reached.Load(); was.Found != now.Found || was.Founded != now.Founded || !slices.Equal(was.Unmet, now.Unmet) || !slices.Equal(was.Missing, now.Missing) {

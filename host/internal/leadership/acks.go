@@ -40,22 +40,22 @@ type Core interface {
 
 // ReadyWithout returns the member with most of the log, if a quorum is ready without this leader. Ready is
 // who has acknowledged appends since a tick, or waits for this leader's disk to read some. Otherwise it
-// returns None.
-func (a *Acks) ReadyWithout(core Core, self uint64, since int64) (target uint64) {
-	voters, ready, most := 0, 0, uint64(0)
+// returns None. In a joint configuration isQuorum asks both halves.
+func (a *Acks) ReadyWithout(core Core, self uint64, since int64, isQuorum func(has func(id uint64) bool) bool) (target uint64) {
+	ready, most := []uint64(nil), uint64(0)
 	core.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
 		if kind != raft.ProgressTypePeer {
 			return
 		}
 		// A member that waits for entries which this host cannot read acknowledges nothing and is ready.
-		if voters++; id == self || pr.WithoutAuthority || !a.Since(id, since) && !(pr.EntriesPending && pr.RecentActive) {
+		if id == self || pr.WithoutAuthority || !a.Since(id, since) && !(pr.EntriesPending && pr.RecentActive) {
 			return
 		}
-		if ready++; target == raft.None || pr.Match > most {
+		if ready = append(ready, id); target == raft.None || pr.Match > most {
 			target, most = id, pr.Match
 		}
 	})
-	if ready <= voters/2 {
+	if !isQuorum(func(id uint64) bool { return slices.Contains(ready, id) }) {
 		return raft.None
 	}
 	return target

@@ -43,6 +43,7 @@ type Turn interface {
 	Machine() (busy bool, progress uint64)       // with committed entries
 	IsHalted() bool                              // the machine: nothing will be applied
 	MachineApplied(index uint64) uint64          // of which the core knows index
+	IsQuorum(is func(id uint64) bool) bool       // of the members that count
 	Lacks(id uint64) string                      // something that a member must have before it leads; "": nothing
 	Send(to uint64, body []byte)
 	Refused(err error)                     // of the core

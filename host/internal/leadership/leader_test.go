@@ -41,20 +41,21 @@ func openLeader() (*leading, *Leader) {
 	return g, l
 }
 
-func (g *leading) Core() LeaderCore               { return g }
-func (g *leading) Ticks() int64                   { return g.now }
-func (g *leading) Disk() (bool, uint64, bool)     { return false, 0, g.full }
-func (g *leading) Machine() (bool, uint64)        { return g.machine, 0 }
-func (g *leading) IsHalted() bool                 { return false }
-func (g *leading) MachineApplied(uint64) uint64   { return 1 }
-func (g *leading) IsThere(uint64) bool            { return false }
-func (g *leading) NotLeader(uint64) error         { return errNotLeader }
-func (g *leading) Transferred(uint64)             { g.placementRests = true }
-func (g *leading) Lacks(uint64) string            { return "" }
-func (g *leading) Refused(error)                  {}
-func (g *leading) TransferLeader(to uint64) error { g.status.LeadTransferee = to; return nil }
-func (g *leading) StepDown(int)                   {}
-func (g *leading) Step(raftpb.Message) error      { return nil }
+func (g *leading) Core() LeaderCore                   { return g }
+func (g *leading) Ticks() int64                       { return g.now }
+func (g *leading) Disk() (bool, uint64, bool)         { return false, 0, g.full }
+func (g *leading) Machine() (bool, uint64)            { return g.machine, 0 }
+func (g *leading) IsHalted() bool                     { return false }
+func (g *leading) MachineApplied(uint64) uint64       { return 1 }
+func (g *leading) IsThere(uint64) bool                { return false }
+func (g *leading) NotLeader(uint64) error             { return errNotLeader }
+func (g *leading) Transferred(uint64)                 { g.placementRests = true }
+func (g *leading) Lacks(uint64) string                { return "" }
+func (g *leading) Refused(error)                      {}
+func (g *leading) TransferLeader(to uint64) error     { g.status.LeadTransferee = to; return nil }
+func (g *leading) StepDown(int)                       {}
+func (g *leading) Step(raftpb.Message) error          { return nil }
+func (g *leading) IsQuorum(is func(uint64) bool) bool { return is(2) && is(3) } // without host 1
 
 func (g *leading) Send(_ uint64, body []byte) {
 	g.question, _ = DecodeApplied(body)

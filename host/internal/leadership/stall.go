@@ -61,7 +61,7 @@ func (l *Leader) Watch(answers []AppliedRecord) (again bool) {
 // giveUp hands the leadership over, or steps down if that was tried in this term, provided that a quorum has
 // acknowledged appends since a tick.
 func (l *Leader) giveUp(since int64, cause string) {
-	target := l.acks.ReadyWithout(l.turn.Core(), l.settings.Self, since)
+	target := l.acks.ReadyWithout(l.turn.Core(), l.settings.Self, since, l.turn.IsQuorum)
 	if target == raft.None {
 		l.askToWrite(since)
 		return

@@ -7,7 +7,9 @@ import (
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/turn"
+	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
@@ -87,28 +89,49 @@ func TestResume(t *testing.T) {
 // leader's disk. Of these, the one with most of the log is next.
 func TestReadyWithout(t *testing.T) {
 	var a Acks
+	two := func(has func(id uint64) bool) bool { // of three voters
+		return has(1) && has(2) || has(2) && has(3) || has(1) && has(3)
+	}
 	core := leader(10, map[uint64]tracker.Progress{1: {Match: 10}, 2: {Match: 7}, 3: {Match: 9}})
 	a.Record(2, 5)
-	if to := a.ReadyWithout(core, 1, 4); to != raft.None {
+	if to := a.ReadyWithout(core, 1, 4, two); to != raft.None {
 		t.Errorf("one of three is a quorum: %d", to)
 	}
 	a.Record(3, 5)
-	if to := a.ReadyWithout(core, 1, 4); to != 3 {
+	if to := a.ReadyWithout(core, 1, 4, two); to != 3 {
 		t.Errorf("host %d is next, want 3", to)
 	}
-	if a.Record(3, 6); a.ReadyWithout(core, 1, 5) != raft.None || !a.Since(3, 5) || a.Since(2, 5) {
+	if a.Record(3, 6); a.ReadyWithout(core, 1, 5, two) != raft.None || !a.Since(3, 5) || a.Since(2, 5) {
 		t.Error("an old acknowledgement counts")
 	}
 	core.followers[2] = tracker.Progress{Match: 8, EntriesPending: true, RecentActive: true}
-	if to := a.ReadyWithout(core, 1, 5); to != 3 {
+	if to := a.ReadyWithout(core, 1, 5, two); to != 3 {
 		t.Errorf("host %d is next while host 2 waits for the leader's disk, want 3", to)
 	}
 	core.followers[3] = tracker.Progress{Match: 9, WithoutAuthority: true}
-	if a.ReadyWithout(core, 1, 5) != raft.None {
+	if a.ReadyWithout(core, 1, 5, two) != raft.None {
 		t.Error("a member without authority is ready")
 	}
 	if a.Forget(); a.Since(3, 0) {
 		t.Error("what was forgotten counts")
+	}
+}
+
+// In a joint configuration both halves must be ready: most of all voters may be none of one of them.
+func TestReadyWithoutInAJointConfiguration(t *testing.T) {
+	var a Acks
+	jointVoters := &membership.Roster{Conf: raftpb.ConfState{VotersOutgoing: []uint64{1, 2, 3}, Voters: []uint64{4, 5, 6}}}
+	quorum := func(has func(id uint64) bool) bool { return jointVoters.Spare(has) >= 0 }
+	core := leader(10, map[uint64]tracker.Progress{1: {Match: 10}, 2: {Match: 9}, 3: {Match: 8}, 4: {Match: 8}, 5: {}, 6: {}})
+	for _, id := range []uint64{2, 3, 4} {
+		a.Record(id, 5)
+	}
+	if to := a.ReadyWithout(core, 1, 4, quorum); to != raft.None {
+		t.Errorf("host %d is next, though of voters 4, 5 and 6 only 4 is ready", to)
+	}
+	a.Record(5, 5)
+	if to := a.ReadyWithout(core, 1, 4, quorum); to != 2 {
+		t.Errorf("host %d is next, want 2", to)
 	}
 }
 

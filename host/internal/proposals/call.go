@@ -25,6 +25,9 @@ type Call struct {
 
 	replicated time.Duration
 
+	// appliedIn is the term of its entry if the state machine got it, and it has no session. Under Queue.mu.
+	appliedIn uint64
+
 	// Written by the turn. The apply lane removes the call (Queue.FindCallers).
 	place   sched.Place[*Call] // in a list of routedCalls
 	index   uint64             // of its latest entry in this host's log; 0: none
@@ -42,7 +45,7 @@ func (c *Call) Begin(q *Queue) Proposal {
 	c.w.phase.Store(waiterQueued)
 	c.w.call, c.queue, c.place.Owner = c, q, c
 	c.queued, c.appended, c.replicated = 0, 0, 0
-	c.index, c.number, c.live, c.tries, c.frame, c.retryAt, c.alone = 0, 0, 0, 0, 0, 0, false
+	c.index, c.appliedIn, c.number, c.live, c.tries, c.frame, c.retryAt, c.alone = 0, 0, 0, 0, 0, 0, 0, false
 	return Proposal{Waiter: &c.w}
 }
 
@@ -77,6 +80,13 @@ func (c *Call) Withdraw() Withdrawal {
 		if phase := c.w.phase.Load(); phase == waiterWithdrawn || phase == waiterGivenUp {
 			return Withdrawn
 		}
+	}
+}
+
+// noteWithdrawn counts a call that its client has withdrawn before another try, when the group forgets it.
+func (c *Call) noteWithdrawn() {
+	if c.w.phase.Load() == waiterWithdrawn {
+		c.queue.Refusals.Withdrawn.Add(1)
 	}
 }
 

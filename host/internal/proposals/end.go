@@ -4,6 +4,7 @@ import "github.com/millrace/millrace/host/outcome"
 
 // endedCalls are calls and callers that must be told that they have ended.
 type endedCalls struct {
+	applied  []*Call          // that the state machine has got, though no turn has told their commit
 	applying []outcome.Caller // of commands that are with the state machine
 	results  []*Call          // that wait for results only
 	lost     []lostCall       // the others
@@ -60,11 +61,16 @@ func (q *Queue) endCalls(why error) (e endedCalls) {
 func (q *Queue) endRing(e *endedCalls, unknown error) {
 	e.applying, q.applying = q.applying, nil
 	q.ring.End(func(w *Waiter, answered, _ bool) {
-		if answered {
+		switch {
+		case answered:
 			e.results = append(e.results, w.call)
-			return
+		case w.call != nil && w.call.appliedIn > 0:
+			q.hold(-int64(w.bytes))
+			q.committed++
+			e.applied = append(e.applied, w.call)
+		default:
+			q.endWaiter(e, w, unknown, int64(w.bytes))
 		}
-		q.endWaiter(e, w, unknown, int64(w.bytes))
 	})
 }
 
@@ -91,22 +97,26 @@ func (q *Queue) endRouted(e *endedCalls, why, unknown error) {
 
 func (q *Queue) endCall(e *endedCalls, c *Call, err error) {
 	q.hold(-c.bytes())
+	c.noteWithdrawn()
 	q.calls.remove(c)
 	e.lost = append(e.lost, lostCall{c, err})
 }
 
 // tellEnded answers calls that have ended, because of why.
 func (q *Queue) tellEnded(e endedCalls, why error) {
+	for _, c := range e.applied {
+		if c.w.finish() {
+			q.Callers.Committed(c.Owner, outcome.Receipt{Index: c.index, Term: c.appliedIn, Queued: c.queued, Appended: c.appended, Replicated: c.replicated})
+		}
+	}
 	for _, c := range e.applying {
 		q.Callers.Failed(c, outcome.WithCause(outcome.ErrNoResult, why))
 	}
 	for _, c := range e.results {
-		switch {
-		case !c.w.waits():
-		case c.w.finish(): // not told Committed: the table of sessions may refuse it
-			q.Callers.Failed(c.Owner, outcome.WithCause(outcome.ErrIndeterminate, why))
-		default:
+		if c.w.Answered() {
 			q.Callers.Failed(c.Owner, outcome.WithCause(outcome.ErrNoResult, why))
+		} else { // not told Committed: the table of sessions may refuse it
+			c.fail(outcome.WithCause(outcome.ErrIndeterminate, why))
 		}
 	}
 	for _, l := range e.lost {
@@ -114,12 +124,15 @@ func (q *Queue) tellEnded(e endedCalls, why error) {
 	}
 }
 
-// AnswerAll answers commands that no turn has taken.
+// AnswerAll answers commands that no turn has taken, except those whose clients have given up.
 func (q *Queue) AnswerAll(batch []Proposal, err error) {
 	for _, p := range batch {
-		if c := p.Waiter.call; c != nil {
+		switch c := p.Waiter.call; {
+		case !p.Waiter.take():
+			q.Refusals.Withdrawn.Add(1)
+		case c != nil:
 			c.fail(err)
-		} else {
+		default:
 			q.Refusals.Add(err, 1)
 			p.Waiter.Answer(Settlement{Err: err})
 		}

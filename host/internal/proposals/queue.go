@@ -88,6 +88,7 @@ func (q *Queue) offerAgain(batch []Proposal) {
 		if p.Waiter.take() {
 			kept = append(kept, p)
 		} else {
+			q.Refusals.Withdrawn.Add(1)
 			q.hold(-p.Bytes())
 		}
 	}

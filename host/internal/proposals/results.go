@@ -35,8 +35,8 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 		c := &commands[i]
 		switch call := q.take(c.Index, c.Term); {
 		case call == nil || !call.w.waits():
-		case call.Session == nil: // its commit is told by the turn
-			c.Caller = call.Owner
+		case call.Session == nil: // its commit is told by the turn, with pipeline.Basic afterwards
+			c.Caller, call.appliedIn = call.Owner, c.Term
 		case call.w.finish():
 			c.Caller = call.Owner
 			q.Callers.Committed(c.Caller, call.appliedReceipt(c, now))
@@ -127,7 +127,9 @@ func (q *Queue) ExpireCall(index, term uint64, m session.Mark, err error) {
 func (q *Queue) RefuseApplied(index, term uint64, m session.Mark, why error) {
 	for _, c := range q.callsOf(index, term, m) {
 		if c != nil && c.w.waits() {
-			c.w.finish()
+			if c.w.finish() {
+				q.Refusals.Add(why, 1)
+			}
 			q.Callers.Failed(c.Owner, fmt.Errorf("%w (entry %d)", why, index))
 		}
 	}
@@ -168,11 +170,9 @@ func (q *Queue) Overtaken(through uint64) {
 	q.ring.TakeThrough(through, func(w *Waiter) { calls = append(calls, w.call) })
 	q.mu.Unlock()
 	for _, c := range calls {
-		switch {
-		case !c.w.waits():
-		case c.w.finish(): // not told Committed: the table of sessions may have refused it
-			q.Callers.Failed(c.Owner, errCovered(c.index))
-		default:
+		if !c.w.Answered() { // not told Committed: the table of sessions may have refused it
+			c.fail(errCovered(c.index))
+		} else {
 			q.Callers.Failed(c.Owner, fmt.Errorf("%w: a snapshot that has its effect was installed", outcome.ErrNoResult))
 		}
 	}

@@ -31,6 +31,8 @@ type queueTwin struct {
 	table              *session.Table
 	clients            []*twinClient
 	offered            []Proposal // not taken by a turn
+	early              bool       // entries are applied before their clients are answered, as by pipeline.Basic
+	ended              bool       // while the machine was in the middle of a command
 }
 
 type twinEntry struct {
@@ -51,6 +53,7 @@ type twinClient struct {
 	gaveUp  bool
 	heard   []string
 	surely  bool // told that its command is not committed, and never will be
+	counted bool // as refused, withdrawn or indeterminate
 	applied int  // how often the machine has applied its command
 }
 
@@ -58,6 +61,7 @@ func (c *twinClient) Committed(outcome.Receipt) { c.heard = append(c.heard, "com
 func (c *twinClient) Failed(err error) {
 	c.heard = append(c.heard, "failed")
 	c.surely = c.surely || !outcome.MayHaveCommitted(err)
+	c.counted = c.counted || !errors.Is(err, outcome.ErrNoResult)
 }
 func (c *twinClient) Duplicate(outcome.Receipt, []byte, bool) { c.heard = append(c.heard, "result") }
 
@@ -66,11 +70,11 @@ func (c *twinClient) Duplicate(outcome.Receipt, []byte, bool) { c.heard = append
 // hears one outcome, which is true; no command is applied twice; no byte stays behind.
 func TestQueueTwin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		w := &queueTwin{T: rt, queue: callQueue(), term: 1, leads: rapid.Bool().Draw(rt, "leads"), table: session.New(session.Options{})}
+		w := &queueTwin{T: rt, queue: callQueue(), term: 1, leads: rapid.Bool().Draw(rt, "leads"), table: session.New(session.Options{}), early: rapid.Bool().Draw(rt, "early")}
 		for range 4 { // a story of one Repeat is too short for several leaders
 			rt.Repeat(map[string]func(*rapid.T){
 				"hand in": w.handIn, "give up": w.giveUp, "turn": w.turn, "turn again": w.turn, "new term": w.newTerm,
-				"receive": w.receive, "receive more": w.receive, "commit": w.commit, "apply": w.apply, "overtake": w.overtake,
+				"receive": w.receive, "receive more": w.receive, "commit": w.commit, "apply": w.apply, "overtake": w.overtake, "halt": w.halt,
 				"": w.check,
 			})
 		}
@@ -143,6 +147,9 @@ func (w *queueTwin) handIn(*rapid.T) {
 	c := &twinClient{name: fmt.Sprint("command ", len(w.clients))}
 	w.clients = append(w.clients, c)
 	c.call = &Call{Data: append(make([]byte, session.Room), c.name...), Owner: c, Here: rapid.Bool().Draw(w.T, "here")}
+	if rapid.IntRange(0, 3).Draw(w.T, "session") == 0 {
+		c.call.Session = &session.Mark{ID: session.ID{Client: [16]byte{200}}, Number: uint64(len(w.clients)), Low: 1}
+	}
 	w.offered = append(w.offered, c.call.Begin(w.queue))
 }
 
@@ -153,7 +160,7 @@ func (w *queueTwin) giveUp(*rapid.T) {
 	c := rapid.SampledFrom(w.clients).Draw(w.T, "client")
 	switch c.call.Withdraw() {
 	case NotProposed:
-		c.gaveUp, c.surely = true, true
+		c.gaveUp, c.surely, c.counted = true, true, true
 	case GivenUp:
 		c.gaveUp = true
 	case Answered:
@@ -219,6 +226,9 @@ func (w *queueTwin) commit(*rapid.T) {
 		return
 	}
 	w.committed = through
+	if w.early {
+		w.applyThrough(through)
+	}
 	termAt := func(index uint64) (term uint64, ok bool) { return w.log[index-1].term, true }
 	own := uint64(0)
 	if w.leads {
@@ -228,9 +238,26 @@ func (w *queueTwin) commit(*rapid.T) {
 	w.queue.DropDeposed(w.term, through, termAt)
 }
 
-// apply applies an entry as a group does (host/commands.go).
+// apply applies entries.
 func (w *queueTwin) apply(*rapid.T) {
-	for through := rapid.Uint64Range(w.applied, w.committed).Draw(w.T, "apply"); w.applied < through; {
+	w.applyThrough(rapid.Uint64Range(w.applied, w.committed).Draw(w.T, "apply"))
+}
+
+// halt ends all calls, because the machine has failed, as a turn does.
+func (w *queueTwin) halt(*rapid.T) {
+	if rapid.IntRange(0, 9).Draw(w.T, "rarely") > 0 {
+		return
+	}
+	why := errors.New("the machine is halted")
+	w.queue.AnswerAll(w.offered, why)
+	w.offered = nil
+	w.queue.AnswerByTerm(0, w.committed, 0, func(index uint64) (term uint64, ok bool) { return w.log[index-1].term, true })
+	w.queue.EndCalls(why)
+}
+
+// applyThrough applies entries as a group does (apply/commands.go).
+func (w *queueTwin) applyThrough(through uint64) {
+	for w.applied < through {
 		w.applied++
 		e := w.log[w.applied-1]
 		if len(e.data) == 0 {
@@ -256,6 +283,11 @@ func (w *queueTwin) apply(*rapid.T) {
 		}
 		batch := []statemachine.Command{{Index: w.applied, Term: e.term, Session: h.Mark.ID, Number: h.Mark.Number}}
 		w.queue.FindCallers(batch)
+		if !w.ended && rapid.IntRange(0, 99).Draw(w.T, "ends") == 0 {
+			w.ended = true
+			w.queue.Abandon(errors.New("the machine hangs"))
+			return
+		}
 		if o, is := batch[0].Caller.(*twinClient); is {
 			if o.name != string(command) {
 				w.Fatalf("%s gets the result of %s", o.name, command)
@@ -328,6 +360,15 @@ func (w *queueTwin) end() {
 		if !c.gaveUp && !slices.Contains(c.heard, "failed") && !slices.Contains(c.heard, "result") {
 			w.Fatalf("%s hears %v at the end", c.name, c.heard)
 		}
+	}
+	counted, r := uint64(0), &w.queue.Refusals
+	for _, c := range w.clients {
+		if c.counted {
+			counted++
+		}
+	}
+	if n := r.Overloaded.Load() + r.NotLeader.Load() + r.Dropped.Load() + r.Stopped.Load() + r.Withdrawn.Load() + r.Indeterminate.Load() + r.Other.Load(); n != counted {
+		w.Fatalf("%d commands are counted as refused, withdrawn or indeterminate, %d were", n, counted)
 	}
 	if held, used := w.queue.bytes.Load(), w.queue.Budget.Used(); held != 0 || used != 0 || w.queue.calls.n.Load() != 0 {
 		w.Fatalf("%d bytes are held, %d of the budget, by %d calls", held, used, w.queue.calls.n.Load())

@@ -28,6 +28,7 @@ type Plan struct {
 	Runs        int
 	Dir         string // where the working directory is made; "" lets the harness choose
 	Young       bool   // the logs of pipelines begin with segments that are not written yet; bare's never do
+	Profile     string // a directory for a CPU profile of the first run of each point; "": none is made
 	Seed        uint64
 	MaxInFlight int           // open loop
 	Budget      time.Duration // for everything; windows shrink to fit in. 0: no bound

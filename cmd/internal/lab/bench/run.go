@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,6 +22,9 @@ func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err 
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
+	if err := p.validateProfile(); err != nil {
+		return nil, err
+	}
 	defer load.AddProcessors(p.Hosts)()
 	r := &runner{plan: p, progress: progress, started: time.Now()}
 	interrupted, err := lab.InWorkDir(ctx, p.Dir, NeedBytes(p.Hosts, p.preparedBytes()), func(ctx context.Context, work lab.WorkDir) error {
@@ -29,6 +33,9 @@ func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err 
 	})
 	if err != nil && !interrupted {
 		return nil, err
+	}
+	if p.Profile != "" {
+		err = errors.Join(err, ofProfile(report.WriteFiles(p.Profile, r.profiles)))
 	}
 	return r.report(interrupted), err
 }
@@ -43,6 +50,7 @@ type runner struct {
 
 	limits   []report.Result
 	finished map[point][]report.Result
+	profiles profiles
 	skipped  int
 	overhead time.Duration // what the points so far took beyond their windows, all together
 }
@@ -124,8 +132,15 @@ func (r *runner) window(done, pointsLeft int) (warmup, length time.Duration, ok 
 // measure takes one point through its phases.
 func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, length time.Duration) (report.Result, error) {
 	p := r.plan
+	var observer load.Observer = r.progress
+	watch := &profiling{Progress: r.progress}
+	profiles := p.Profile != "" && len(r.finished[pt]) == 0
+	if profiles {
+		observer = watch
+		defer watch.stop()
+	}
 	t := load.Trial{
-		Open: p.Targets.open, Warmup: warmup, Length: length, Observer: r.progress, Generator: load.Closed{Clients: pt.clients},
+		Open: p.Targets.open, Warmup: warmup, Length: length, Observer: observer, Generator: load.Closed{Clients: pt.clients},
 		Setup: load.Setup{
 			Pipeline: pt.pipeline, Hosts: p.Hosts, Dir: dir, FsyncDelay: p.FsyncDelay, Durability: p.Durability,
 			ValueBytes: p.ValueBytes, InFlight: pt.inFlight(p), Brief: p.Budget > 0, Seed: p.Seed,
@@ -139,7 +154,15 @@ func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, leng
 	if err != nil {
 		return report.Result{}, err
 	}
-	return p.result(pt, outcome), nil
+	result := p.result(pt, outcome)
+	if profiles {
+		of, err := watch.of(pt, result.CPUUsPerOp)
+		if err != nil {
+			return report.Result{}, err
+		}
+		r.profiles = append(r.profiles, of)
+	}
+	return result, nil
 }
 
 // pace is about how many writes a second a point will make: as many as bare under the same load, or as are
@@ -166,7 +189,7 @@ func (p Plan) result(pt point, o load.Outcome) report.Result {
 
 // report merges the runs of each point and puts the rows into the order of the table.
 func (r *runner) report(partial bool) *Report {
-	of := &Report{Plan: r.plan, Env: r.env, Partial: partial || r.skipped > 0, Skipped: r.skipped}
+	of := &Report{Plan: r.plan, Env: r.env, Partial: partial || r.skipped > 0, Skipped: r.skipped, profiles: r.profiles}
 	of.Rows = append(of.Rows, r.limits...)
 	for _, pt := range r.plan.points() {
 		if runs := r.finished[pt]; len(runs) > 0 {

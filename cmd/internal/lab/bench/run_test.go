@@ -21,6 +21,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/internal/profile"
 )
 
 // smallPlan measures targets without a disk, for a moment.
@@ -97,6 +98,36 @@ func TestLogsArePreparedForThePaceOfBare(t *testing.T) {
 		if prepared < least || young && prepared != 0 {
 			t.Errorf("young %v: %d bytes, want at least %d", young, prepared, least)
 		}
+	}
+}
+
+// The first run of each point has a profile of its own, which is in the table too. A directory that has one
+// already is refused before anything is measured.
+func TestProfiles(t *testing.T) {
+	plan := smallPlan(t)
+	plan.Runs, plan.Clients, plan.Profile = 2, []int{4}, filepath.Join(t.TempDir(), "a", "b")
+	got, err := Run(t.Context(), plan, report.Silence{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"bare-4.pprof", "basic-4.pprof", "async-4.pprof"} {
+		f, err := os.Open(filepath.Join(plan.Profile, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := profile.Decode(f); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	var table strings.Builder
+	if err := got.WriteTable(&table); err != nil || strings.Count(table.String(), "processor time, 4 clients") != 1 {
+		t.Errorf("%v\n%s", err, table.String())
+	}
+	if _, err := Run(t.Context(), plan, report.Silence{}); !errors.Is(err, lab.ErrCannot) || !strings.Contains(err.Error(), "Profile: ") {
+		t.Errorf("a second time: %v", err)
 	}
 }
 

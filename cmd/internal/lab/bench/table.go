@@ -22,6 +22,8 @@ type Report struct {
 	Rows    []report.Result // limits; then by load: bare, then the pipelines
 	Partial bool            // not all points were measured
 	Skipped int             // points left out because the budget was used up
+
+	profiles profiles
 }
 
 // Outputs implements report.Files.
@@ -39,7 +41,7 @@ func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r.Row
 // WriteTable writes the report for people: the conditions, the limits of the machine, a row for each target
 // under each load, how they compare, and one sentence.
 func (r *Report) WriteTable(w io.Writer) error {
-	return report.WriteTable(w, r.writeConditions, r.writeRows, r.writeRatios, r.writeNotes, r.writeClosing)
+	return report.WriteTable(w, r.writeConditions, r.writeRows, r.writeRatios, r.writeProfiles, r.writeNotes, r.writeClosing)
 }
 
 func (r *Report) writeConditions(b *strings.Builder) {
