@@ -24,10 +24,11 @@ func (c *hostClock) beat() (ticks int) {
 	if missed >= h.config.lateTicks() {
 		c.pauses.longAt.Store(c.ticks - c.missed)
 	}
+	at := sched.Moment{Ticks: c.ticks, Missed: c.missed}
 	for _, s := range h.shards {
-		s.Advance(sched.Moment{Ticks: c.ticks, Missed: c.missed})
+		s.Advance(at)
 	}
-	c.at.Store(&moment{c.ticks, c.missed})
+	c.at.Store(&at)
 	if beat := c.ticks / ticksPerHeartbeat; beat != c.beats {
 		c.beats = beat
 		h.sendPulses()

@@ -81,9 +81,9 @@ func (g *Group) callsDue() int64 {
 	if !g.proposals.hasCommands {
 		return never
 	}
-	due := g.proposals.CallsDue(g.core.at.ticks)
+	due := g.proposals.CallsDue(g.core.at.Ticks)
 	if g.inbox.hasProposals() || g.proposals.spaces.Waiting() > 0 {
-		due = min(due, g.core.at.ticks+1)
+		due = min(due, g.core.at.Ticks+1)
 	}
 	return due
 }

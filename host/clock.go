@@ -1,9 +1,11 @@
 package host
 
+import "github.com/millrace/millrace/host/internal/sched"
+
 // init makes the clock show the time. It is called before anything can arrive from another host.
 func (c *hostClock) init(h *Host) {
 	c.host, c.metronome = h, newMetronome(h.env.env.Clock.Now, h.config.tickPeriod())
-	c.at.Store(&moment{})
+	c.at.Store(&sched.Moment{})
 	c.pauses.init()
 }
 
@@ -15,22 +17,22 @@ func (c *hostClock) hasten() {
 }
 
 // latest returns the moment of the last beat; zero before the first.
-func (c *hostClock) latest() moment {
+func (c *hostClock) latest() sched.Moment {
 	if at := c.at.Load(); at != nil {
 		return *at
 	}
-	return moment{}
+	return sched.Moment{}
 }
 
 // livedAtBeat returns the ticks that had passed at the last beat and were not missed.
 func (c *hostClock) livedAtBeat() int64 {
 	at := c.latest()
-	return at.ticks - at.missed
+	return at.Ticks - at.Missed
 }
 
 // lived returns the ticks that have passed and were not missed, as far as that is known: a pause is noticed
 // by the next beat.
 func (c *hostClock) lived() int64 {
 	at := c.latest()
-	return min(c.metronome.ticks(), at.ticks+ticksPerHeartbeat) - at.missed
+	return min(c.metronome.ticks(), at.Ticks+ticksPerHeartbeat) - at.Missed
 }

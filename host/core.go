@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -10,13 +11,13 @@ import (
 // passed returns the ticks that have passed for a group since its last turn, and how many of them count as
 // missed. Those are what the process has missed, and what this turn is late, because the shard was busy. A
 // group that is not due sleeps, and its ticks are not missed.
-func (g *Group) passed(at moment) (ticks, missed int) {
-	passed := at.ticks - g.core.at.ticks
+func (g *Group) passed(at sched.Moment) (ticks, missed int) {
+	passed := at.Ticks - g.core.at.Ticks
 	late := int64(0)
 	if g.core.nextDue < never {
-		late = missedTicks(at.ticks - g.core.nextDue)
+		late = missedTicks(at.Ticks - g.core.nextDue)
 	}
-	lost := min(max(at.missed-g.core.at.missed, late), passed)
+	lost := min(max(at.Missed-g.core.at.Missed, late), passed)
 	g.core.at = at
 	return int(passed), int(lost)
 }
@@ -34,7 +35,7 @@ func dueIn(from int64, ticks int) int64 {
 // told it yet.
 func (g *Group) stretchPromise(untold int) {
 	if g.config.Leases {
-		g.core.node.StretchPromise(int(g.host.clock.metronome.ticks()-g.core.at.ticks) + untold + 1)
+		g.core.node.StretchPromise(int(g.host.clock.metronome.ticks()-g.core.at.Ticks) + untold + 1)
 	}
 }
 

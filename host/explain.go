@@ -53,7 +53,7 @@ func (g *Group) facts() *examination.Facts {
 	g.diskFacts(&f.Disk, f.Now)
 	g.machineFacts(f)
 	f.Snapshots = g.snapshotFacts()
-	f.Pauses = g.host.reports.watch.Paused(g.host.clock.latest().ticks, f.Bounds.Paused())
+	f.Pauses = g.host.reports.watch.Paused(g.host.clock.latest().Ticks, f.Bounds.Paused())
 	m := g.host.Memory()
 	f.Load = examination.Load{
 		Commands: g.proposals.overload.Commands.Load(), Messages: g.proposals.overload.Messages.Load(),

@@ -98,7 +98,7 @@ func (c Config) promiseTime() time.Duration {
 type foundingWiring Group
 
 func (g *foundingWiring) Core() founding.Core { return g.core.node }
-func (g *foundingWiring) Now() int64          { return g.core.at.ticks }
+func (g *foundingWiring) Now() int64          { return g.core.at.Ticks }
 func (g *foundingWiring) Joins() bool         { return g.members.joins }
 func (g *foundingWiring) IDs() []uint64       { return (*Group)(g).memberIDs() }
 func (g *foundingWiring) Unmet() []uint64     { return (*Group)(g).unmet() }

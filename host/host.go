@@ -146,7 +146,7 @@ type hostClock struct {
 	host   *Host
 	ticker env.Ticker
 	calm   atomic.Bool
-	at     atomic.Pointer[moment] // as of the last beat
+	at     atomic.Pointer[sched.Moment] // as of the last beat
 	pauses pausesSeen
 
 	// Owned by beat.
@@ -263,7 +263,7 @@ type groupWork struct {
 	entries  []raftpb.Entry // scratch for proposals
 	ordered  bool           // it was told to campaign, in this turn
 	wanted   turn.Wanted    // duties
-	dutiesAt moment         // of the last turn,
+	dutiesAt sched.Moment   // of the last turn,
 	bearing  bearing        // and what it was when a duty was called last
 	releases bool           // a duty lets commands go, so another turn must follow
 }

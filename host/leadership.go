@@ -45,7 +45,7 @@ func (g *Group) tellMoved(term uint64, asked bool) {
 type leadingGroup Group
 
 func (g *leadingGroup) Core() leadership.LeaderCore           { return g.core.node }
-func (g *leadingGroup) Ticks() int64                          { return g.core.at.ticks }
+func (g *leadingGroup) Ticks() int64                          { return g.core.at.Ticks }
 func (g *leadingGroup) IsHalted() bool                        { return g.machine.apply.Halted() != nil }
 func (g *leadingGroup) Lacks(id uint64) string                { return (*Group)(g).lacks(id) }
 func (g *leadingGroup) IsThere(id uint64) bool                { return g.host.isThere(id) }

@@ -21,7 +21,7 @@ func TestTurnReturnsWhileItIsLeftBehind(t *testing.T) {
 	if seat != &g.seat || left != (*seated)(g) {
 		t.Fatalf("setup: the turn of %v runs, and %v is left behind", seat, left)
 	}
-	again, due := g.runTurn(momentOf(at), crowded)
+	again, due := g.runTurn(at, crowded)
 	w.End(seat, again, due)
 	p.manual.runIdle()
 	p.leftBehind(g, ran)

@@ -191,8 +191,8 @@ func TestWaitingForASlotIsNoBusyWait(t *testing.T) {
 	c.load("both are lacking", 0, func() bool { return lacks() == 2 })
 	for range 10 * ticksPerHeartbeat {
 		c.tick()
-		if due := h.group.objectsDue(); due <= h.group.core.at.ticks {
-			t.Fatalf("after the turn of tick %d the objects are due in tick %d", h.group.core.at.ticks, due)
+		if due := h.group.objectsDue(); due <= h.group.core.at.Ticks {
+			t.Fatalf("after the turn of tick %d the objects are due in tick %d", h.group.core.at.Ticks, due)
 		}
 	}
 	c.change = nil

@@ -153,7 +153,7 @@ func (g *objectGroup) Members() []uint64      { return (*Group)(g).memberIDs() }
 func (g *objectGroup) WithoutAuthority() bool { return g.members.withoutAuthority.Load() }
 func (g *objectGroup) IsLeaving() bool        { return (*Group)(g).isLeaving() }
 func (g *objectGroup) Err() error             { return (*Group)(g).Err() }
-func (g *objectGroup) Now() int64             { return g.core.at.ticks }
+func (g *objectGroup) Now() int64             { return g.core.at.Ticks }
 func (g *objectGroup) LogTime() time.Duration {
 	return g.machine.apply.Time.Estimate((*Group)(g).now())
 }

@@ -96,7 +96,7 @@ func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
 type callTurn Group
 
 func (t *callTurn) View() proposals.View {
-	return proposals.View{Ticks: t.core.at.ticks, Core: t.core.node.BasicStatus(), Stands: t.writes.discarding.waitsForLane}
+	return proposals.View{Ticks: t.core.at.Ticks, Core: t.core.node.BasicStatus(), Stands: t.writes.discarding.waitsForLane}
 }
 
 func (t *callTurn) TakesCommands() bool                              { return t.members.founding.TakesCommands() }

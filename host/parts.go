@@ -157,7 +157,7 @@ func (p *published) Store(s diagnosis.Status) {
 // groupCore is the core of a group, and what its turns know of it. The turn owns it.
 type groupCore struct {
 	node       *flight.Node     // observed by the flight recorder, if there is one
-	at         moment           // through which the core's clocks have run
+	at         sched.Moment     // through which the core's clocks have run
 	nextDue    int64            // the tick at which the core wants to run
 	hard       raftpb.HardState // basic and parallel: as last told by the core
 	role       raft.SoftState
@@ -193,14 +193,6 @@ type pausesSeen struct {
 }
 
 func (p *pausesSeen) init() { p.longAt.Store(math.MinInt64 / 2) }
-
-// moment is the time as a turn sees it, in ticks since the host was opened.
-type moment struct {
-	ticks  int64
-	missed int64 // how many of them the process has missed
-}
-
-func momentOf(at sched.Moment) moment { return moment{at.Ticks, at.Missed} }
 
 // discarding is the group's part.
 type discarding struct {

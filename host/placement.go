@@ -108,7 +108,7 @@ func (g *placedGroup) LeavesOut(id uint64) bool   { return (*Group)(g).leavesOut
 func (g *placedGroup) Leave(w *placement.Wish)    { g.inbox.putWish(w) }
 func (g *placedGroup) Seat() *sched.Seat          { return &g.seat }
 func (g *placedGroup) Core() placement.Core       { return g.core.node }
-func (g *placedGroup) Ticks() int64               { return g.core.at.ticks }
+func (g *placedGroup) Ticks() int64               { return g.core.at.Ticks }
 func (g *placedGroup) Discards() bool             { return g.writes.discarding.waitsForLane }
 func (g *placedGroup) Rests() bool                { return g.leadership.leader.Rests() }
 func (g *placedGroup) ChangesMembers() bool       { return g.members.noted.Any() }
@@ -135,7 +135,7 @@ func (g *Group) wishDue() int64 {
 	if !g.leadership.placing.HasWish() {
 		return never
 	}
-	return g.core.at.ticks + ticksPerHeartbeat
+	return g.core.at.Ticks + ticksPerHeartbeat
 }
 
 // takePlacing takes a body about placement.

@@ -37,7 +37,7 @@ type planWiring Group
 
 func (g *planWiring) Roster() *membership.Roster { return (*Group)(g).roster() }
 func (g *planWiring) Core() plans.Core           { return g.core.node }
-func (g *planWiring) Now() int64                 { return g.core.at.ticks }
+func (g *planWiring) Now() int64                 { return g.core.at.Ticks }
 func (g *planWiring) LogTime() time.Duration     { return (*Group)(g).logTime() }
 func (g *planWiring) MayPropose() bool           { return !g.writes.discarding.waitsForLane }
 func (g *planWiring) IsSettled() bool            { return !g.members.noted.Any() }

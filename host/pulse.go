@@ -46,7 +46,7 @@ func (h *Host) sendPulses() {
 // leadQuietly leaves the heartbeats of a quiet leader to the pulses, and takes them back when it has
 // something to say. It is called at the end of a turn.
 func (g *Group) leadQuietly() (again bool) {
-	now := g.core.at.ticks
+	now := g.core.at.Ticks
 	switch leads := g.core.node.BasicStatus().RaftState == raft.StateLeader; {
 	case !leads:
 		g.endPulses(0)
@@ -55,7 +55,7 @@ func (g *Group) leadQuietly() (again bool) {
 	case !g.leadership.quietLead.pulsed && now >= g.leadership.quietLead.pulseAfter:
 		st := g.core.node.BasicStatus()
 		if g.host.network.pulses.Set((*pulseLeader)(g), g.memberIDs(), st.Term, st.Commit) {
-			g.leadership.quietLead.pulsed, g.leadership.quietLead.activeAt = true, g.core.at.ticks-g.core.at.missed
+			g.leadership.quietLead.pulsed, g.leadership.quietLead.activeAt = true, g.core.at.Ticks-g.core.at.Missed
 			g.core.node.SetPulsed(true)
 			g.shrink()
 		}
@@ -85,7 +85,7 @@ func (g *Group) notePeers() {
 	}
 	var active []uint64
 	g.host.network.pulses.Active((*pulseLeader)(g), g.leadership.quietLead.activeAt, func(peer uint64) { active = append(active, peer) })
-	g.leadership.quietLead.activeAt = g.core.at.ticks - g.core.at.missed
+	g.leadership.quietLead.activeAt = g.core.at.Ticks - g.core.at.Missed
 	for _, id := range active {
 		g.noteRefusal(g.core.node.PeerActive(id))
 	}
@@ -115,7 +115,7 @@ func (g *Group) hearPulses(passed int) (left int) {
 		return passed
 	}
 	g.pulse.heardList, g.pulse.heardN = c.List, n
-	since := int(min(max(g.core.at.ticks-g.core.at.missed-c.List.At(), 0), int64(passed)))
+	since := int(min(max(g.core.at.Ticks-g.core.at.Missed-c.List.At(), 0), int64(passed)))
 	g.pass(min(passed-since, g.core.node.TicksToEvent()-1))
 	follows, err := g.core.node.HeardLeader(c.Term, c.List.From())
 	g.noteRefusal(err)

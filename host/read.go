@@ -154,7 +154,7 @@ func (h *Host) takeRead(from uint64, body []byte) error {
 // readTurn is what reads must know of the core.
 func (g *Group) readTurn() reads.Turn {
 	st := g.core.node.BasicStatus()
-	return reads.Turn{Leader: st.Lead, Term: st.Term, Tick: g.core.at.ticks, Holds: g.writes.discarding.waitsForLane}
+	return reads.Turn{Leader: st.Lead, Term: st.Term, Tick: g.core.at.Ticks, Holds: g.writes.discarding.waitsForLane}
 }
 
 // advanceReads is the duty of a turn.
@@ -162,7 +162,7 @@ func (g *Group) advanceReads() (again bool) { return g.reads.round.Step(g.readTu
 
 // readsDue returns the tick at which a question must be repeated.
 func (g *Group) readsDue() int64 {
-	if tick, is := g.reads.round.Due(g.core.at.ticks); is {
+	if tick, is := g.reads.round.Due(g.core.at.Ticks); is {
 		return tick
 	}
 	return never

@@ -109,7 +109,7 @@ func (g *Group) refuse(member uint64) {
 	if r := g.roster(); r != nil && !kept {
 		isRemoved = r.Was(member, came)
 	}
-	if now := g.core.at.ticks; now >= g.members.refusedAt+ticksPerHeartbeat || g.members.refusedAt == 0 {
+	if now := g.core.at.Ticks; now >= g.members.refusedAt+ticksPerHeartbeat || g.members.refusedAt == 0 {
 		g.members.refusedAt = max(now, 1)
 		body := members.Refusal{Group: g.id, Bound: bound}.Encode()
 		switch {

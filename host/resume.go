@@ -9,7 +9,7 @@ func (g *Group) resume() (again bool) {
 		return false
 	}
 	hopeless := st.Lead != raft.None || st.RaftState == raft.StateCandidate || g.writes.append.Full.Load()
-	if r.Step(g.core.at.ticks, ticksPerHeartbeat, int64(g.core.node.PromisedTicks()), g.isAlone(), hopeless) {
+	if r.Step(g.core.at.Ticks, ticksPerHeartbeat, int64(g.core.node.PromisedTicks()), g.isAlone(), hopeless) {
 		g.campaign()
 	}
 	return r.Voted
@@ -20,7 +20,7 @@ func (g *Group) resumeAt() int64 {
 	if !g.leadership.resume.Voted {
 		return never
 	}
-	return g.leadership.resume.Due(g.core.at.ticks, ticksPerHeartbeat, int64(g.core.node.PromisedTicks()), g.isAlone())
+	return g.leadership.resume.Due(g.core.at.Ticks, ticksPerHeartbeat, int64(g.core.node.PromisedTicks()), g.isAlone())
 }
 
 // isAlone reports whether this member is the only voter of a founded group.

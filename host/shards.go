@@ -51,7 +51,7 @@ func (s *seated) Confirmed(at sched.Moment, since int64) (due int64, sleeps bool
 	if !g.checksNext(at.Missed) || g.leadership.quietLead.activeAt != since {
 		return 0, false
 	}
-	g.core.at.ticks, g.leadership.quietLead.activeAt = at.Ticks, at.Ticks-at.Missed
+	g.core.at.Ticks, g.leadership.quietLead.activeAt = at.Ticks, at.Ticks-at.Missed
 	g.core.nextDue = at.Ticks + g.pulse.asleep.remains
 	return g.wakeAt(), true
 }
@@ -66,7 +66,7 @@ func seatedGroup(t sched.Turner) *Group { return (*Group)(t.(*seated)) }
 func (s *seated) Turn(at sched.Moment, crowded bool, out sched.Outbox) (again bool, due int64) {
 	g := (*Group)(s)
 	g.work.outgoing.To = g.senderOf(out.(*workerOutbox))
-	return g.runTurn(momentOf(at), crowded)
+	return g.runTurn(at, crowded)
 }
 
 // Left implements sched.Turner.
@@ -96,7 +96,7 @@ func (g *Group) sit(s *sched.Shard) {
 		g.writes.awaitsAppend.Store(true) // until its first turn says otherwise
 		g.writes.awaitsApply.Store(true)
 		g.writes.awaitsAcks.Store(true)
-		g.core.at = momentOf(at)
+		g.core.at = at
 		g.work.wanted.Want(turn.All) // the first turn looks at everything
 		g.stretchPromise(0)          // of the start
 	})

@@ -8,7 +8,7 @@ import (
 
 // checkMembers reports followers that lag and acknowledge nothing, once in a tick at most.
 func (g *Group) checkMembers() (again bool) {
-	g.leadership.slow.Observe(g.core.node, g.self, g.core.at.ticks, int64(2*g.host.config.electionTicks()), g.reportSlow)
+	g.leadership.slow.Observe(g.core.node, g.self, g.core.at.Ticks, int64(2*g.host.config.electionTicks()), g.reportSlow)
 	return false
 }
 
@@ -20,7 +20,7 @@ func (g *Group) reportSlow(id, behind uint64, stalled int64) {
 
 // watchMembers looks at the followers, once in a tick at most. It is part of a turn.
 func (g *Group) watchMembers() (again bool) {
-	now := g.core.at.ticks - g.core.at.missed
+	now := g.core.at.Ticks - g.core.at.Missed
 	g.life.views.Observe(g.core.node, g.self, now, int64(g.host.config.electionTicks()), func(id uint64) { g.host.askIfAlive(id, now) })
 	return false
 }

@@ -38,15 +38,15 @@ func TestALeaderStepsDownWhenItsHandOverFails(t *testing.T) {
 	givenUp := noteEvents[event.LeadershipGivenUp](l.Host)
 	timeout := int64(l.config.electionTicks())
 	l.group.writes.append.Full.Store(true)
-	began := l.group.core.at.ticks
+	began := l.group.core.at.Ticks
 	var events []event.LeadershipGivenUp
 	var at []int64
-	for len(events) < 2 && l.group.core.at.ticks < began+4*timeout {
+	for len(events) < 2 && l.group.core.at.Ticks < began+4*timeout {
 		l.ack(3, begun-1)
 		l.ack(2, begun) // it has most of the log
 		l.manual.tick()
 		for _, e := range givenUp() {
-			events, at = append(events, e), append(at, l.group.core.at.ticks-began)
+			events, at = append(events, e), append(at, l.group.core.at.Ticks-began)
 		}
 	}
 	if len(events) < 2 || events[0].To != 2 || events[1].To != raft.None || events[0].Term != 1 || events[1].Term != 1 {
@@ -91,7 +91,7 @@ func TestALeaderYieldsToAMemberThatStays(t *testing.T) {
 			if e.To != 3 || e.Term != 1 || e.Cause != "the plan under way takes the vote of this member" {
 				t.Fatalf("given up: %+v", e)
 			}
-			at = append(at, l.group.core.at.ticks)
+			at = append(at, l.group.core.at.Ticks)
 		}
 		l.from(3, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
 		l.from(2, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})

@@ -293,7 +293,7 @@ func TestStuckLeaderRestsBetweenHandOvers(t *testing.T) {
 		if l.pass(12*l.config.electionTicks(), func(q controlRecord) { l.answer(q, l.last) }) == raft.None {
 			t.Fatalf("hand-overs at the ticks %v, and no other", at)
 		}
-		at = append(at, l.group.core.at.ticks)
+		at = append(at, l.group.core.at.Ticks)
 		for l.transferee() != raft.None { // the core gives it up after an election timeout
 			l.pass(1, func(controlRecord) {})
 		}

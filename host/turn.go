@@ -5,13 +5,14 @@ import (
 
 	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/turn"
 	"github.com/millrace/millrace/raft"
 )
 
 // runTurn does one turn at a time. It reports whether the group must run again, and at which tick it must run
 // in any case.
-func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
+func (g *Group) runTurn(at sched.Moment, crowded bool) (again bool, due int64) {
 	returned := false
 	defer func() {
 		g.core.node.Publish()
@@ -34,7 +35,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 // what pulses have told meanwhile: a group sleeps while nothing is due, and what is stepped now must find the
 // clocks as they are now. Those with which a timeout may expire come after the messages of peers, so that a
 // follower hears its leader before it gives it up.
-func (g *Group) turn(at moment, crowded bool) (again bool, due int64) {
+func (g *Group) turn(at sched.Moment, crowded bool) (again bool, due int64) {
 	if g.Err() != nil {
 		g.abandon()
 		return false, never
@@ -73,7 +74,7 @@ func (g *Group) takeInputs(crowded bool) (left bool) {
 }
 
 // count tells the core of the time in which no timeout expires, and returns the ticks that are left.
-func (g *Group) count(at moment) (untold int) {
+func (g *Group) count(at sched.Moment) (untold int) {
 	if at != g.work.dutiesAt {
 		g.work.dutiesAt = at
 		g.work.wanted.Want(duties.On(turn.Tick))
@@ -187,7 +188,7 @@ func (g *Group) sleep(left bool) (again bool, due int64) {
 	}
 	g.pulse.idle = false
 	g.core.nextDue = min(g.whenDue(), callsDue)
-	if g.pulse.asleep.remains = g.core.nextDue - g.core.at.ticks; g.leadership.leader.WatchesMachine() || callsDue != never || duties.HasFixed(g) {
+	if g.pulse.asleep.remains = g.core.nextDue - g.core.at.Ticks; g.leadership.leader.WatchesMachine() || callsDue != never || duties.HasFixed(g) {
 		g.pulse.asleep.remains = 0 // a deadline may be that of a stuck state machine, a call or a duty, which needs a turn
 	}
 	left = g.mustRoute() || left
@@ -223,7 +224,7 @@ func (g *Group) awaits() (came bool) {
 // whenDue returns the tick at which the core or a duty has something to do if nothing else happens.
 func (g *Group) whenDue() int64 {
 	if g.writes.discarding.waitsForLane || g.countsUnheard() {
-		return g.core.at.ticks + 1
+		return g.core.at.Ticks + 1
 	}
-	return min(dueIn(g.core.at.ticks, g.core.node.TicksToEvent()), duties.Due(g))
+	return min(dueIn(g.core.at.Ticks, g.core.node.TicksToEvent()), duties.Due(g))
 }

@@ -13,7 +13,7 @@ import (
 // sayWhatIsMissing logs what the group waits for if it is not founded or knows no leader, and once that it
 // waits no more.
 func (g *Group) sayWhatIsMissing() (again bool) {
-	w, now := &g.life.waiting, g.core.at.ticks-g.core.at.missed
+	w, now := &g.life.waiting, g.core.at.Ticks-g.core.at.Missed
 	isFounded := g.members.founding.IsFounded() && !(g.members.joins && !g.isBoundHere())
 	waited := time.Duration(now-w.since) * g.host.config.tickPeriod()
 	switch isWaiting := !isFounded || g.core.node.BasicStatus().Lead == raft.None; {

@@ -118,7 +118,7 @@ var runtimeBugs = []bug{
 		return false
 	}
 	st :=`}}},
-	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/internal/apply/queue.go",
+	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/internal/apply/round.go",
 		`		if vfs.IsShort(err) {
 			return nil, 0, retried{err}`, `		if vfs.IsShort(err) && false {
 			return nil, 0, retried{err}`}}},
@@ -130,7 +130,7 @@ var runtimeBugs = []bug{
 		`waiting > 0 && busy == len(p.lanes) &&`, `false && waiting > 0 && busy == len(p.lanes) &&`}}},
 	{name: "quick_behind_slow", what: "an apply lane takes groups in their order, however long their rounds are", in: "host", found: "TestSlowMachinesCostTheOthersARound", edits: []edit{{"host/internal/apply/lanes.go",
 		`case q.slow:`, `case q.slow && false:`}}},
-	{name: "forget_drained", what: "an apply lane forgets what waits until all is applied, if it came meanwhile", in: "host/internal/apply", found: "TestApplyEndsWithWhatIsDrained", edits: []edit{{"host/internal/apply/queue.go",
+	{name: "forget_drained", what: "an apply lane forgets what waits until all is applied, if it came meanwhile", in: "host/internal/apply", found: "TestApplyEndsWithWhatIsDrained", edits: []edit{{"host/internal/apply/round.go",
 		`return len(q.work) > 0 || q.drained.Load() != nil //`, `return len(q.work) > 0 //`}}},
 	{name: "restore_no_sessions", what: "a member that begins from a snapshot forgets its sessions", in: "sim", found: "TestSnapshots", args: "-takes 20", says: "at log time", edits: []edit{{"host/internal/apply/restore.go",
 		`s.table, s.last = table, last`, `s.last = last`}}},

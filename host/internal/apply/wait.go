@@ -91,3 +91,25 @@ func (q *Queue) pass() {
 	q.lost.Store(0)
 	p.Passed()
 }
+
+// Park notes which entry must wait; nil: none does.
+func (q *Queue) Park(p *Parked) {
+	was := q.parked.Load()
+	switch {
+	case p == nil && was == nil:
+		return
+	case p != nil && was != nil && p.Index == was.Index:
+		p.Since = was.Since
+	case p != nil && p.Since == 0:
+		p.Since = q.Ticks()
+	}
+	q.parked.Store(p)
+}
+
+// WaitsAt returns the entry that must wait, or 0.
+func (q *Queue) WaitsAt() uint64 {
+	if p := q.parked.Load(); p != nil {
+		return p.Index
+	}
+	return 0
+}

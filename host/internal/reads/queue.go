@@ -79,13 +79,14 @@ type Queue struct {
 	latest             confirmed
 	questions, answers []Record // of other members, for the turn, one of each host at most
 
-	next      atomic.Uint64 // the lowest index that a read waits for, less 1; MaxUint64: none waits
-	refresh   atomic.Bool   // a question is wanted, even if no read waits for it
-	came      atomic.Bool   // there are records for the turn
-	betweens  atomic.Int64  // reads in between
-	committed atomic.Uint64 // what may have been acknowledged: the commit index, stored before clients learn it
-	lease     atomic.Pointer[leaseState]
-	counts    counters
+	next        atomic.Uint64 // the lowest index that a read waits for, less 1; MaxUint64: none waits
+	unconfirmed atomic.Int64  // reads in fresh and asked
+	refresh     atomic.Bool   // a question is wanted, even if no read waits for it
+	came        atomic.Bool   // there are records for the turn
+	betweens    atomic.Int64  // reads in between
+	committed   atomic.Uint64 // what may have been acknowledged: the commit index, stored before clients learn it
+	lease       atomic.Pointer[leaseState]
+	counts      counters
 }
 
 // counters are of one group.
@@ -150,6 +151,7 @@ func (q *Queue) Start(r *Read, maxAge time.Duration) {
 		return
 	}
 	q.fresh.Push(&r.place)
+	q.noteUnconfirmed()
 	first := q.fresh.Len() == 1
 	q.mu.Unlock()
 	if first { // otherwise a turn is on its way, or the end of a round will bring one, or a leader
@@ -195,6 +197,7 @@ func (q *Queue) reserve(r *Read) error {
 // end releases a read and tells its outcome. The caller holds the lock.
 func (q *Queue) end(r *Read, err error) {
 	r.place.Leave()
+	q.noteUnconfirmed()
 	q.applying.remove(r)
 	if r.reserved {
 		q.bytes -= bytesOf
@@ -215,6 +218,7 @@ func (q *Queue) awaitApplied(r *Read) {
 		return
 	}
 	r.place.Leave()
+	q.noteUnconfirmed()
 	q.applying.push(r)
 	q.setNext()
 	// It may have been applied just before next was set; then Applied did not find the read.
@@ -309,15 +313,17 @@ func (q *Queue) refuse(why error) {
 	q.setNext()
 }
 
-// wait reports whether a read waits for a question or its answer, or a question is wanted without one.
+// wait reports whether a read waits for a question or its answer, or a question is wanted without one. It
+// takes no lock.
 func (q *Queue) wait() bool {
 	if q.refresh.Load() {
 		return true
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.fresh.Len()+q.asked.Len() > 0
+	return q.unconfirmed.Load() > 0
 }
+
+// noteUnconfirmed makes known how many reads wait for a question or its answer. The caller holds the lock.
+func (q *Queue) noteUnconfirmed() { q.unconfirmed.Store(int64(q.fresh.Len() + q.asked.Len())) }
 
 // cover gives all reads that have begun a number, if they have none.
 func (q *Queue) cover(number uint64) {

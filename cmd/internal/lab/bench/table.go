@@ -41,7 +41,7 @@ func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r.Row
 // WriteTable writes the report for people: the conditions, the limits of the machine, a row for each target
 // under each load, how they compare, and one sentence.
 func (r *Report) WriteTable(w io.Writer) error {
-	return report.WriteTable(w, r.writeConditions, r.writeRows, r.writeRatios, r.writeProfiles, r.writeNotes, r.writeClosing)
+	return report.WriteTable(w, r.writeConditions, r.writeRows, r.writeRatios, r.writeBudgets, r.writeProfiles, r.writeNotes, r.writeClosing)
 }
 
 func (r *Report) writeConditions(b *strings.Builder) {

@@ -110,6 +110,7 @@ type Outcome struct {
 	CPU      time.Duration // of the whole process, in the window
 	Allocs   uint64        // the same
 	Switches uint64        // the same, of contexts
+	Process  Usage         // all of it
 	Hosts    *Usage        // of the processes of the hosts, in the window; nil: they share this process
 }
 
@@ -241,7 +242,7 @@ func (l *Load) outcome(first, last sample) Outcome {
 		Completed: l.completed.Load(), Failed: l.failed.Load(), Offered: l.offered, Dropped: l.dropped,
 		Steady: l.wasSteady, Errors: l.errors, Timeline: l.timeline,
 		Latency: l.latency.merged(), Lag: l.lag.merged(), Service: l.service.merged(),
-		Used: last.counters.Sub(first.counters), CPU: used.CPU, Allocs: used.Allocs, Switches: used.Switches, Hosts: hosts,
+		Used: last.counters.Sub(first.counters), CPU: used.CPU, Allocs: used.Allocs, Switches: used.Switches, Process: used, Hosts: hosts,
 	}
 }
 

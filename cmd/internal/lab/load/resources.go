@@ -10,27 +10,37 @@ import (
 // Usage is what a process has used since it started: in most benches all hosts and the load generator
 // together, because they share the process.
 type Usage struct {
-	CPU      time.Duration // user + system
-	Switches uint64        // context switches, 0 if the system does not count them
-	Allocs   uint64        // heap objects
+	CPU        time.Duration // user + system
+	Switches   uint64        // context switches, 0 if the system does not count them
+	Faults     uint64        // page faults without a read of the disk, likewise
+	ReadWrites uint64        // calls of read, write and their like, on files and sockets, likewise
+	Allocs     uint64        // heap objects
+	AllocBytes uint64        // of them
 }
 
 // Add returns the sum of two processes.
 func (u Usage) Add(other Usage) Usage {
-	return Usage{CPU: u.CPU + other.CPU, Switches: u.Switches + other.Switches, Allocs: u.Allocs + other.Allocs}
+	return u.Sub(Usage{}.Sub(other))
 }
 
 // Sub returns u − earlier.
 func (u Usage) Sub(earlier Usage) Usage {
-	return Usage{CPU: u.CPU - earlier.CPU, Switches: u.Switches - earlier.Switches, Allocs: u.Allocs - earlier.Allocs}
+	return Usage{
+		CPU: u.CPU - earlier.CPU, Switches: u.Switches - earlier.Switches, Faults: u.Faults - earlier.Faults,
+		ReadWrites: u.ReadWrites - earlier.ReadWrites, Allocs: u.Allocs - earlier.Allocs, AllocBytes: u.AllocBytes - earlier.AllocBytes,
+	}
 }
 
 // ReadUsage returns the usage up to now.
 func ReadUsage() Usage {
-	samples := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"}}
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(samples)
-	u := Usage{CPU: ProcessCPU(), Switches: contextSwitches()}
-	for _, s := range samples {
+	u := Usage{CPU: ProcessCPU(), ReadWrites: readWrites()}
+	u.Switches, u.Faults = switchesAndFaults()
+	if bytes := samples[2].Value; bytes.Kind() == metrics.KindUint64 {
+		u.AllocBytes = bytes.Uint64()
+	}
+	for _, s := range samples[:2] {
 		if s.Value.Kind() == metrics.KindUint64 {
 			u.Allocs += s.Value.Uint64()
 		}

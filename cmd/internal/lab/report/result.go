@@ -38,7 +38,11 @@ type Result struct {
 	EntriesPerApply  float64 `json:"entries_per_apply"`
 	CPUUsPerOp       float64 `json:"cpu_us_per_op"`
 	AllocsPerOp      float64 `json:"allocs_per_op"`
-	YoungSegments    uint64  `json:"young_segments,omitempty"` // of the logs of all hosts, that got records before all their blocks were written
+	AllocBytesPerOp  float64 `json:"alloc_bytes_per_op,omitempty"`
+	FaultsPerOp      float64 `json:"faults_per_op,omitempty"` // page faults
+	SwitchesPerOp    float64 `json:"switches_per_op,omitempty"`
+	ReadWritesPerOp  float64 `json:"read_writes_per_op,omitempty"` // calls of read and write, on files and sockets
+	YoungSegments    uint64  `json:"young_segments,omitempty"`     // of the logs of all hosts, that got records before all their blocks were written
 
 	Runs         int     `json:"runs"`            // the row is the run with the median throughput
 	MinOpsPerSec float64 `json:"min_ops_per_sec"` // over all runs
@@ -88,6 +92,12 @@ func (r *Result) SetOutcome(o load.Outcome) {
 	r.EntriesPerAppend = Ratio(float64(o.Used.AppendedEntries), float64(o.Used.Appends))
 	r.EntriesPerApply = Ratio(float64(o.Used.AppliedEntries), float64(o.Used.Applies))
 	r.YoungSegments = o.Used.YoungSegments
+	for figure, used := range map[*float64]uint64{
+		&r.AllocBytesPerOp: o.Process.AllocBytes, &r.FaultsPerOp: o.Process.Faults,
+		&r.SwitchesPerOp: o.Process.Switches, &r.ReadWritesPerOp: o.Process.ReadWrites,
+	} {
+		*figure = Ratio(float64(used), float64(r.Ops))
+	}
 	if r.Rate > 0 {
 		r.ServiceMeanUs = Micros(o.Service.Mean())
 		r.LagP99Us = Micros(o.Lag.Quantile(0.99))

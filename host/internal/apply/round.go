@@ -1,0 +1,165 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/host/internal/storage"
+	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
+)
+
+// Round applies what is queued, about maxBytes of it, and answers the group for what is done. It reports
+// whether anything is left.
+func (q *Queue) Round(maxBytes int64) (left bool) {
+	switch {
+	case q.failed:
+		return false
+	case q.Halted() != nil:
+		return q.applyHalted()
+	}
+	q.short = false
+	q.member.Between(&q.calling)
+	if len(q.work) == 0 {
+		q.work = q.Take(maxBytes) // which Round clears: a message keeps an array of the core's alive
+		q.workBytes = q.TakenBytes()
+	}
+	if q.WaitsAt() > 0 || q.passing.Load() != nil {
+		q.pass()
+	}
+	if len(q.work) == 0 {
+		q.runDrained()
+	}
+	answers, done, err := q.applyWork(maxBytes)
+	if done > 0 {
+		storeMax(&q.applied, LastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
+		q.member.Done(LastIndex(&q.work[done-1]), answers)
+	}
+	clear(q.work[:done])
+	if q.work = q.work[done:]; len(q.work) == 0 {
+		q.Hold(-q.workBytes)
+		q.work, q.workBytes = nil, 0
+	}
+	if short := (retried{}); errors.As(err, &short) {
+		q.short = true
+		q.retry(short.error)
+		return false
+	}
+	if halted := (*outcome.HaltedError)(nil); errors.As(err, &halted) {
+		q.halt(halted)
+		return false
+	} else if err != nil {
+		q.failed = true
+		q.member.Fail(err)
+		return false
+	}
+	if q.WaitsAt() > 0 {
+		return false // it comes back when the entry need not wait
+	}
+	return len(q.work) > 0 || q.drained.Load() != nil // what waits for the end of all this is next
+}
+
+// applyWork applies messages of the core in order, and returns the answers of those that it has finished. A
+// message has entries, or names a range of them that is in the log. Entries that follow one another, in
+// several messages, are one call of the state machine.
+func (q *Queue) applyWork(maxBytes int64) (answers []raftpb.Message, done int, err error) {
+	var waits *Parked
+	defer func() { q.Park(waits) }()
+	for bytes := int64(0); done < len(q.work) && bytes < maxBytes && waits == nil; {
+		if m, has := &q.work[done], q.through.Load(); LastIndex(m) <= has {
+			answers = append(answers, m.Responses...) // a snapshot was restored that has its effect
+			done++
+			continue
+		} else {
+			leaveRest(m, has)
+		}
+		entries, last, err := q.next(q.work[done:], maxBytes-bytes)
+		if err == nil {
+			err = q.apply(entries)
+		}
+		if at, ok := err.(*Parked); ok {
+			last = at.Index - 1
+			waits = at
+		} else if err != nil {
+			return answers, done, err
+		}
+		bytes += workqueue.EntryBytes(entries)
+		for done < len(q.work) && LastIndex(&q.work[done]) <= last {
+			answers = append(answers, q.work[done].Responses...)
+			done++
+		}
+		if done < len(q.work) {
+			leaveRest(&q.work[done], last)
+		}
+	}
+	return answers, done, nil
+}
+
+// leaveRest makes a message hand out only what is behind an entry.
+func leaveRest(m *raftpb.Message, last uint64) {
+	switch {
+	case len(m.Entries) == 0:
+		m.Index = max(m.Index, last)
+	case last >= m.Entries[0].Index:
+		m.Entries = m.Entries[last+1-m.Entries[0].Index:]
+	}
+}
+
+// next returns the entries to apply now, beginning with the first message, and the index of the last. The
+// state machine may keep the slice, so the entries of several messages need a new one.
+func (q *Queue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.Entry, last uint64, err error) {
+	first := &work[0]
+	if len(first.Entries) == 0 {
+		through := first.Commit
+		for i := 1; i < len(work) && len(work[i].Entries) == 0 && work[i].Index == through; i++ {
+			through = work[i].Commit
+		}
+		entries, err := q.read(first.Index+1, through+1, maxBytes)
+		if vfs.IsShort(err) {
+			return nil, 0, retried{err}
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied: %w", first.Index+1, through, q.Group, err)
+		}
+		return entries, entries[len(entries)-1].Index, nil
+	}
+	n, bytes := 1, workqueue.EntryBytes(first.Entries)
+	for n < len(work) && len(work[n].Entries) > 0 && bytes < maxBytes {
+		bytes += workqueue.EntryBytes(work[n].Entries)
+		n++
+	}
+	if n == 1 {
+		return first.Entries, LastIndex(first), nil
+	}
+	for i := range work[:n] {
+		entries = append(entries, work[i].Entries...)
+	}
+	return entries, LastIndex(&work[n-1]), nil
+}
+
+// read returns entries of the log, at least one, about maxBytes at most.
+func (q *Queue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error) {
+	most := uint64(min(max(maxBytes, 1), storage.MaxReadBytes))
+	if entries, ok := q.Log.Recent(lo, hi, most); ok {
+		return entries, nil
+	}
+	return q.Log.Entries(lo, hi, most)
+}
+
+// firstIndex returns the first entry that a message hands out.
+func firstIndex(m *raftpb.Message) uint64 {
+	if len(m.Entries) > 0 {
+		return m.Entries[0].Index
+	}
+	return m.Index + 1
+}
+
+// LastIndex returns the last entry that a message hands out.
+func LastIndex(m *raftpb.Message) uint64 {
+	if n := len(m.Entries); n > 0 {
+		return m.Entries[n-1].Index
+	}
+	return m.Commit
+}
