@@ -93,9 +93,9 @@ func (g *Group) handOverIfAsked() (again bool) {
 
 // transferLeadership begins, and ends, what Group.StartTransfer asks for.
 func (g *Group) transferLeadership() (again bool) {
-	g.startTransfer()
-	g.advanceTransfer()
-	return g.leadership.transfer != nil
+	came := g.work.taken.transfer
+	g.work.taken.transfer = nil
+	return g.leadership.leader.Transfer(came)
 }
 
 // reportFounding publishes how far the founding is, and holds commands until it takes them.

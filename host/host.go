@@ -190,18 +190,8 @@ type stoppedGroup struct {
 // A transfer has ended well when this host knows another leader. Until then it does not: that the order to
 // campaign has left says nothing about the votes.
 type Transfer struct {
-	to    uint64
 	group *Group
-
-	mu   lock.Mutex
-	done chan struct{} // closed with the outcome
-	err  error
-	is   bool
-
-	// Owned by the turn.
-	target uint64 // that was asked of the core; 0: not yet
-	term   uint64 // in which it was
-	at     int64  // tick
+	way   *leadership.Transfer
 }
 
 // inbox holds everything that waits for a group's turn: commands of clients, messages of peers, answers of
@@ -233,10 +223,10 @@ type inbox struct {
 type inputs struct {
 	campaign    bool
 	handOver    bool
-	transfer    *Transfer        // nil: none was asked for
-	wish        *placement.Wish  // of placement; nil: none
-	fetched     []storage.Result // of the readers
-	excepted    bool             // a follower is not covered by a pulse
+	transfer    *leadership.Transfer // nil: none was asked for
+	wish        *placement.Wish      // of placement; nil: none
+	fetched     []storage.Result     // of the readers
+	excepted    bool                 // a follower is not covered by a pulse
 	forgot      appendlane.Outcome
 	answers     []raftpb.Message // of the lanes
 	messages    []raftpb.Message // of peers
@@ -265,7 +255,6 @@ type groupLeadership struct {
 	lateOrders lateOrders
 	quietLead  quietLead
 	placing    placement.Member // its own comments say who owns what
-	transfer   *Transfer        // under way, and owned by the turn; nil: none
 
 	staysLeader atomic.Bool // it was asked to hand over, and cannot
 }

@@ -400,7 +400,7 @@ func (b *inbox) putWish(w *placement.Wish) {
 }
 
 // putTransfer leaves a transfer for the next turn. One that waits there already is replaced, and returned.
-func (b *inbox) putTransfer(t *Transfer) (replaced *Transfer) {
+func (b *inbox) putTransfer(t *leadership.Transfer) (replaced *leadership.Transfer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	replaced, b.waiting.transfer = b.waiting.transfer, t

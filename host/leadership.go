@@ -31,6 +31,16 @@ func (g *Group) reportGivenUp(e event.LeadershipGivenUp) {
 	log("millrace: the leader gives its leadership up", "group", e.Group, "host", g.self, "term", e.Term, "to", e.To, "cause", e.Cause)
 }
 
+// tellMoved notes that the leadership is handed over from here, and tells the other members.
+func (g *Group) tellMoved(term uint64, asked bool) {
+	body := g.leadership.placing.Moves(g.id, term, asked).Encode()
+	for _, id := range g.memberIDs() {
+		if id != g.self {
+			g.host.network.transport.SendBytes(id, transport.Control, body)
+		}
+	}
+}
+
 // leadingGroup implements leadership.Turn.
 type leadingGroup Group
 
@@ -38,8 +48,11 @@ func (g *leadingGroup) Core() leadership.LeaderCore           { return g.core.no
 func (g *leadingGroup) Ticks() int64                          { return g.core.at.Ticks }
 func (g *leadingGroup) IsHalted() bool                        { return g.machine.apply.Halted() != nil }
 func (g *leadingGroup) Lacks(id uint64) string                { return (*Group)(g).lacks(id) }
-func (g *leadingGroup) IsQuorum(is func(id uint64) bool) bool { return (*Group)(g).isQuorum(is) }
+func (g *leadingGroup) IsThere(id uint64) bool                { return g.host.isThere(id) }
+func (g *leadingGroup) NotLeader(leads uint64) error          { return g.host.notLeader(leads) }
+func (g *leadingGroup) Transferred(term uint64)               { (*Group)(g).tellMoved(term, true) }
 func (g *leadingGroup) Refused(err error)                     { (*Group)(g).noteRefusal(err) }
+func (g *leadingGroup) IsQuorum(is func(id uint64) bool) bool { return (*Group)(g).isQuorum(is) }
 
 func (g *leadingGroup) Disk() (busy bool, rounds uint64, full bool) {
 	q := g.writes.append

@@ -123,16 +123,6 @@ func (g *placedGroup) HandedOver(to uint64, why string) {
 	(*Group)(g).reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: term, To: to, Cause: why, Placement: true})
 }
 
-// tellMoved notes that the leadership is handed over from here, and tells the other members.
-func (g *Group) tellMoved(term uint64, asked bool) {
-	body := g.leadership.placing.Moves(g.id, term, asked).Encode()
-	for _, id := range g.memberIDs() {
-		if id != g.self {
-			g.host.network.transport.SendBytes(id, transport.Control, body)
-		}
-	}
-}
-
 // advancePlacement hands over as a wish says, when a member is level. It is part of a turn.
 func (g *Group) advancePlacement() (again bool) {
 	came := g.work.taken.wish

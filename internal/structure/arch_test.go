@@ -81,7 +81,7 @@ host/internal/proposals host/batches raft raft/raftpb transport host/session hos
 host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs internal/lock|
 host/internal/snapshots env raft raft/raftpb snapshot transport vfs host/event host/statemachine internal/repetition host/internal/bulk host/internal/containment host/internal/control host/internal/entry host/internal/identity host/internal/sched internal/lock|
 host/internal/examination host/diagnosis host/event host/membership host/internal/appendlane host/internal/divergence host/internal/identity raft raft/raftpb raft/tracker snapshot vfs internal/lock|
-host/internal/leadership host/membership host/internal/control host/internal/entry host/internal/examination host/internal/turn raft raft/raftpb raft/tracker |
+host/internal/leadership host/membership host/internal/control host/internal/entry host/internal/examination host/internal/turn raft raft/raftpb raft/tracker internal/lock |
 host/internal/placement env host/membership host/internal/control host/internal/sched raft raft/tracker internal/lock|
 host/internal/peers    host/outcome host/internal/control host/internal/entry host/internal/examination host/internal/identity raft transport internal/lock|
 host                   raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/batches host/membership internal/repetition host/internal/* internal/lock|

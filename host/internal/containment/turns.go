@@ -21,7 +21,7 @@ import (
 
 // lockers are the types whose methods take locks: those of package host, and of its parts with their package.
 var lockers = words(`
-	Taking Transfer
+	Taking
 	flightRecorder groupTable inbox
 	shutdown
 	signal
@@ -31,6 +31,7 @@ var lockers = words(`
 	divergence.Comparison
 	examination.FollowerWatch examination.Watch
 	identity.Admission
+	leadership.Transfer
 	members.Authority members.Keys members.Removal members.Rosters
 	objects.Keeper objects.Upload
 	peers.Book

@@ -5,8 +5,9 @@
 // has its attempts to lead again (Resume).
 //
 // A turn calls Leader, which asks its group by Turn (host/leadership.go). Package host asks and answers what
-// members see (host/leaderview.go). Views is atomic; what else has state belongs to the turn. There is no
-// lock.
+// members see (host/leaderview.go). Views is atomic; Transfer has a lock, which
+// is held for a few instructions. What else has state belongs to the turn.
 //
-// Reading order: leader.go, stall.go, machine.go, acks.go, question.go, slow.go, view.go, resume.go.
+// Reading order: leader.go, stall.go, machine.go, transfer.go, acks.go, question.go, slow.go, view.go,
+// resume.go.
 package leadership

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// Leader is a member's watch on its own work while it leads (stall.go, machine.go). It belongs to the turn.
+// Leader is a member's watch on its own work while it leads (stall.go, machine.go), and what it hands over
+// because a caller wants it (transfer.go). It belongs to the turn.
 type Leader struct {
 	settings Settings
 	turn     Turn
@@ -23,6 +24,8 @@ type Leader struct {
 	askAfter   int64  // the others are not asked to write before this tick
 	tried      uint64 // the term in which a hand-over was tried
 	stepped    uint64 // the term in which it stepped down after that
+
+	transfer *Transfer // under way, because a caller has asked for it; nil: none
 }
 
 // Settings are those of a group on a host. They do not change. Times are in ticks.
@@ -44,6 +47,9 @@ type Turn interface {
 	Lacks(id uint64) string                      // something that a member must have before it leads; "": nothing
 	Send(to uint64, body []byte)
 	Refused(err error)                     // of the core
+	IsThere(id uint64) bool                // a host was heard lately
+	NotLeader(leads uint64) error          // for what only a leader does
+	Transferred(term uint64)               // a transfer has begun in a term: placement rests
 	GivenUp(term, to uint64, cause string) // to a member, or to none
 }
 

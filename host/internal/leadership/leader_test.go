@@ -1,7 +1,9 @@
 package leadership
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,13 +16,16 @@ import (
 // leading is a group in which host 1 of three leads, as a test says. It implements Turn.
 type leading struct {
 	*scripted
-	now      int64
-	full     bool
-	machine  bool // has work, and applies nothing
-	question AppliedRecord
-	asked    int
-	given    []uint64 // to whom the leadership was given; 0: it stepped down
+	now            int64
+	full           bool
+	machine        bool // has work, and applies nothing
+	question       AppliedRecord
+	asked          int
+	placementRests bool
+	given          []uint64 // to whom the leadership was given; 0: it stepped down
 }
+
+var errNotLeader = errors.New("another one leads")
 
 const (
 	election = 10
@@ -42,12 +47,15 @@ func (g *leading) Disk() (bool, uint64, bool)         { return false, 0, g.full 
 func (g *leading) Machine() (bool, uint64)            { return g.machine, 0 }
 func (g *leading) IsHalted() bool                     { return false }
 func (g *leading) MachineApplied(uint64) uint64       { return 1 }
-func (g *leading) IsQuorum(is func(uint64) bool) bool { return is(2) && is(3) } // without host 1
+func (g *leading) IsThere(uint64) bool                { return false }
+func (g *leading) NotLeader(uint64) error             { return errNotLeader }
+func (g *leading) Transferred(uint64)                 { g.placementRests = true }
 func (g *leading) Lacks(uint64) string                { return "" }
 func (g *leading) Refused(error)                      {}
-func (g *leading) TransferLeader(uint64) error        { return nil }
+func (g *leading) TransferLeader(to uint64) error     { g.status.LeadTransferee = to; return nil }
 func (g *leading) StepDown(int)                       {}
 func (g *leading) Step(raftpb.Message) error          { return nil }
+func (g *leading) IsQuorum(is func(uint64) bool) bool { return is(2) && is(3) } // without host 1
 
 func (g *leading) Send(_ uint64, body []byte) {
 	g.question, _ = DecodeApplied(body)
@@ -60,6 +68,7 @@ func (g *leading) GivenUp(_, to uint64, _ string) { g.given = append(g.given, to
 func (g *leading) pass(l *Leader, ticks int, applied uint64) {
 	for range ticks {
 		g.now++
+		g.status.LeadTransferee = raft.None // the target has not taken over
 		var answers []AppliedRecord
 		if g.asked > 0 {
 			a := g.question
@@ -157,5 +166,55 @@ func TestAFollowerAnswers(t *testing.T) {
 	}
 	if ask(2, 3, true) != 1 || g.question.Applied != 1 || g.question.Number != 9 || g.question.Encode(control.AppliedAnswer)[0] != control.AppliedAnswer {
 		t.Errorf("the answer is %+v", g.question)
+	}
+}
+
+// A transfer ends when the target leads, and with an error when another member does, when this one leads on
+// or again, when another transfer takes its place, and when no member could lead.
+func TestTransfers(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		to   uint64
+		then func(*leading, *Leader)
+		says string // "": it ends well
+	}{
+		{"the target leads", 3, func(g *leading, _ *Leader) { g.status.RaftState, g.status.Lead = raft.StateFollower, 3 }, ""},
+		{"the best leads", 0, func(g *leading, _ *Leader) { g.status.RaftState, g.status.Lead = raft.StateFollower, 3 }, ""},
+		{"another leads", 3, func(g *leading, _ *Leader) { g.status.RaftState, g.status.Lead = raft.StateFollower, 2 }, "is led by host 2 now, in term 3, and not by host 3"},
+		{"this one leads on", 3, func(g *leading, _ *Leader) { g.status.LeadTransferee = 0 }, "in 5ms host 3 did not take over; it holds entry 7 of 7"},
+		{"this one leads again", 3, func(g *leading, _ *Leader) { g.status.Term++ }, "is led by host 1 again, in term 4: host 3 was not elected"},
+		{"another transfer", 3, func(_ *leading, l *Leader) { l.Transfer(NewTransfer(2)) }, "another transfer of the leadership, to host 2, took the place of this one"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			g, l := openLeader()
+			g.followers[2], g.followers[3] = tracker.Progress{Match: 1, RecentActive: true}, tracker.Progress{Match: last, RecentActive: true}
+			x := NewTransfer(row.to)
+			if again := l.Transfer(x); !again || g.status.LeadTransferee != 3 || !g.placementRests {
+				t.Fatalf("setup: the leadership goes to %d", g.status.LeadTransferee)
+			}
+			g.now += 5
+			if done, _ := x.Outcome(); done || !l.Transfer(nil) {
+				t.Error("it has ended before another member leads")
+			}
+			row.then(g, l)
+			l.Transfer(nil)
+			if done, err := x.Outcome(); !done || (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
+				t.Errorf("it has ended: %t, with %v, want %q", done, err, row.says)
+			}
+		})
+	}
+	g, l := openLeader()
+	x := NewTransfer(0)
+	if l.Transfer(x); g.status.LeadTransferee != 0 {
+		t.Errorf("the leadership goes to %d, which was not heard", g.status.LeadTransferee)
+	}
+	if done, err := x.Outcome(); !done || err == nil || !strings.Contains(err.Error(), "no other member was heard lately") {
+		t.Errorf("it has ended: %t, with %v", done, err)
+	}
+	g.status.RaftState = raft.StateFollower
+	x = NewTransfer(2)
+	l.Transfer(x)
+	if _, err := x.Outcome(); !errors.Is(err, errNotLeader) {
+		t.Errorf("a follower says %v", err)
 	}
 }
