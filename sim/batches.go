@@ -32,9 +32,10 @@ type BatchRun struct {
 	Think time.Duration
 	// ValueBytes is the size of a write.
 	ValueBytes int
-	// Ops is how many writes are measured, after a third as many that are not, or twice the clients.
-	Ops  int
-	Seed uint64
+	// Ops is how many writes are measured, after Warm that are not; at least a third as many, and twice the
+	// clients.
+	Ops, Warm int
+	Seed      uint64
 }
 
 // BatchResult is what a BatchRun measured. Latencies are what the clients see; in the open loop they count
@@ -94,7 +95,7 @@ type pendingWrite struct {
 }
 
 func (c *batchClients) measure() BatchResult {
-	before := max(c.run.Ops/3, 2*c.run.Clients)
+	before := max(c.run.Warm, c.run.Ops/3, 2*c.run.Clients)
 	c.w.hardware.told = c.hear
 	for range c.run.Clients {
 		c.comeBack()

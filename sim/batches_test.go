@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	held "github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/sim"
 	"github.com/millrace/millrace/sim/batches"
 )
@@ -11,8 +12,8 @@ import (
 // batchRun is a run with clients in a closed loop.
 func batchRun(clients int, delay, sync time.Duration, rule batches.Rule) sim.BatchRun {
 	return sim.BatchRun{
-		Hardware: sim.Hardware{Delay: delay, LineRate: 1.25e9, Sync: sync, DiskRate: 2e9, Jitter: 0.1, Processors: 2, Costs: sim.DefaultCosts},
-		Rule:     rule, Clients: clients, Think: 100 * time.Microsecond, ValueBytes: 1024, Ops: 300, Seed: 1,
+		Host: held.Immediate, Hardware: sim.Hardware{Delay: delay, LineRate: 1.25e9, Sync: sync, DiskRate: 2e9, Jitter: 0.1, Processors: 2, Costs: sim.DefaultCosts},
+		Rule: rule, Clients: clients, Think: 100 * time.Microsecond, ValueBytes: 1024, Ops: 300, Seed: 1,
 	}
 }
 
@@ -66,6 +67,32 @@ func TestDepthOneWaitsForTheNetwork(t *testing.T) {
 	}
 	if round := 2*delay + sync; once.Mean > round*5/4 || one.Mean < round*3/2 {
 		t.Errorf("means %v at once, %v one by one, of a round of %v", once.Mean, one.Mean, round)
+	}
+}
+
+// Neither rule of a host is always the better one, and a host finds out by itself (decision 0036): with idle
+// processors batches leave at once, on a slow disk all clients share one.
+func TestAHostFindsTheBetterRule(t *testing.T) {
+	for _, cell := range []struct {
+		clients       int
+		sync          time.Duration
+		better, worse held.Kind
+	}{
+		{100, 100 * time.Microsecond, held.Immediate, held.Cohorts},
+		{16, time.Millisecond, held.Cohorts, held.Immediate},
+	} {
+		mean := func(k held.Kind, warm int) time.Duration {
+			run := batchRun(cell.clients, 50*time.Microsecond, cell.sync, nil)
+			run.Host, run.Ops, run.Warm = k, 3000, warm
+			return measureBatches(t, run).Mean
+		}
+		better, worse, found := mean(cell.better, 0), mean(cell.worse, 0), mean(held.Automatic, 10_000)
+		if worse < better*6/5 {
+			t.Errorf("%d clients, sync %v: the worse rule takes %v, the better one %v: there is nothing to find", cell.clients, cell.sync, worse, better)
+		}
+		if found > better*11/10 {
+			t.Errorf("%d clients, sync %v: a host takes %v, and the better rule %v", cell.clients, cell.sync, found, better)
+		}
 	}
 }
 
