@@ -21,7 +21,12 @@ func openHolding(t *testing.T) *testHost { return openHoldingWith(t, func(*Confi
 
 func openHoldingWith(t *testing.T, change func(*Config)) *testHost {
 	t.Helper()
-	l := openTestHostWith(t, 3, change, WithBatches(batches.Cohorts))
+	return openHoldingBy(t, batches.Cohorts, change)
+}
+
+func openHoldingBy(t *testing.T, k batches.Kind, change func(*Config)) *testHost {
+	t.Helper()
+	l := openTestHostWith(t, 3, change, WithBatches(k))
 	l.disk.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpSync {
 			l.manual.now += 200 * time.Microsecond
@@ -203,5 +208,26 @@ func TestARefusedBatchHoldsNothing(t *testing.T) {
 	l.memory.proposed.Hold(-taken)
 	if l.put(1); l.last() != begun+1 {
 		t.Error("a command waits for a batch that was refused")
+	}
+}
+
+// A host with little memory takes as many commands under each rule: none is refused because others are held.
+func TestHeldCommandsCostNoSpace(t *testing.T) {
+	taken := map[batches.Kind]int{}
+	for _, k := range []batches.Kind{batches.Immediate, batches.Cohorts} {
+		l := openHoldingBy(t, k, littleMemory)
+		for range 200 {
+			p, err := l.group.Submit(make([]byte, 1<<10))
+			if l.manual.runIdle(); err != nil {
+				break
+			}
+			if _, done, _ := p.Poll(); done { // it is refused
+				break
+			}
+			taken[k]++
+		}
+	}
+	if taken[batches.Cohorts] < taken[batches.Immediate] || taken[batches.Immediate] < 5 {
+		t.Errorf("%d commands are taken at once, and %d by one that holds them", taken[batches.Immediate], taken[batches.Cohorts])
 	}
 }

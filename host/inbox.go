@@ -62,7 +62,13 @@ func (b *inbox) setProposals(all []proposals.Proposal) {
 // setDue notes whether as many commands wait as must wake the group.
 func (b *inbox) setDue() {
 	n := len(b.waiting.proposals)
-	b.due.Store(n > 0 && (n >= b.verdict.Wake || b.proposalBytes >= b.verdict.WakeBytes))
+	b.due.Store(n > 0 && (n >= b.verdict.Wake || b.proposalBytes >= b.verdict.WakeBytes || b.isFull()))
+}
+
+// isFull reports whether so much waits that no command is held for a larger batch: a group alone gets half of
+// the share, and others may need it.
+func (b *inbox) isFull() bool {
+	return b.proposalBytes >= b.memory.waiting.Max/8 || b.memory.waiting.Used() >= b.memory.waiting.Max/2
 }
 
 // putMessages takes all messages or none, and returns how many were dropped.
@@ -202,11 +208,11 @@ func (b *inbox) take(spare *inputs, maxBytes int64) (more bool) {
 // takeCommands takes commands, if ask says that a batch begins with those that wait. A turn gets at most
 // about maxBytes, but at least one. Of a group of calls (call.go) it gets callBytes at most, and maybe
 // none. The spare has none before. takeCommands reports whether more are left that may follow at once.
-func (b *inbox) takeCommands(spare *inputs, maxBytes, callBytes int64, now time.Duration, ask func(waiting int, bytes int64, waited time.Duration) batches.Verdict) (v batches.Verdict, more bool) {
+func (b *inbox) takeCommands(spare *inputs, maxBytes, callBytes int64, now time.Duration, ask func(batches.State) batches.Verdict) (v batches.Verdict, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := len(b.waiting.proposals)
-	v = ask(n, b.proposalBytes, b.arrivals.Waited(n, now))
+	v = ask(batches.State{Now: now, Waiting: n, Bytes: b.proposalBytes, Full: b.isFull(), Waited: b.arrivals.Waited(n, now)})
 	b.verdict = v
 	b.setDue()
 	waiting := b.waiting.proposals

@@ -25,7 +25,7 @@ func takeAll(b *inbox, in *inputs, most int64) (more bool) { return takeCalls(b,
 
 func takeCalls(b *inbox, in *inputs, most, callBytes int64) (more bool) {
 	more = b.take(in, most)
-	_, left := b.takeCommands(in, most, callBytes, 0, func(int, int64, time.Duration) batches.Verdict { return batches.Verdict{Begins: true, Wake: 1} })
+	_, left := b.takeCommands(in, most, callBytes, 0, func(batches.State) batches.Verdict { return batches.Verdict{Begins: true, Wake: 1} })
 	return more || left
 }
 
@@ -248,11 +248,11 @@ func TestWaitingCommandsAreCounted(t *testing.T) {
 
 // Commands that a rule holds stay, and wake the group when they are as many, or as many bytes, as it said.
 func TestHeldCommandsWakeLate(t *testing.T) {
-	b := anInbox(8<<20, 0)
+	b := anInbox(80<<20, 0)
 	says := func(v batches.Verdict) (taken int) {
 		var in inputs
 		b.take(&in, maxTurnBytes)
-		b.takeCommands(&in, maxTurnBytes, maxTurnBytes, 0, func(int, int64, time.Duration) batches.Verdict { return v })
+		b.takeCommands(&in, maxTurnBytes, maxTurnBytes, 0, func(batches.State) batches.Verdict { return v })
 		return len(in.proposals)
 	}
 	put := func(n, bytes int) (wakes int) {

@@ -1,8 +1,6 @@
 package host
 
 import (
-	"time"
-
 	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/raft"
@@ -41,11 +39,11 @@ func (g *Group) isLate() bool {
 func (g *Group) askForCommands(st raft.BasicStatus, most, callBytes int64) (left bool) {
 	b, now := &g.proposals.batching, g.now()
 	leads := st.RaftState == raft.StateLeader && st.LeadTransferee == raft.None && g.members.founding.TakesCommands() && g.Halted() == nil
-	v, left := g.inbox.takeCommands(&g.work.taken, most, callBytes, now, func(waiting int, bytes int64, waited time.Duration) batches.Verdict {
+	v, left := g.inbox.takeCommands(&g.work.taken, most, callBytes, now, func(s batches.State) batches.Verdict {
 		if !leads {
 			return b.Pass()
 		}
-		return b.Ask(waiting, bytes, waited, now)
+		return b.Ask(s)
 	})
 	if v.Begins && len(g.work.taken.proposals) == 0 {
 		b.Pass() // they wait for something else

@@ -21,7 +21,7 @@ func TestCohortPromises(t *testing.T) {
 			if random.IntN(20) == 0 {
 				s.Waiting = maxHeld - 1 + random.IntN(3)
 			}
-			s.Bytes = int64(s.Waiting) * (1 + random.Int64N(2000))
+			s.Bytes, s.Full = int64(s.Waiting)*(1+random.Int64N(2000)), random.IntN(20) == 0
 			if s.Open > 0 {
 				s.Pending = 1 + random.IntN(40)
 			}
@@ -39,7 +39,7 @@ func TestCohortPromises(t *testing.T) {
 				t.Fatalf("seed %d: no number of commands makes it ask again: %+v %+v", seed, s, v)
 			case !v.Begins && s.Waiting >= v.Wake:
 				t.Fatalf("seed %d: it waits for %d commands while %d wait: %+v", seed, v.Wake, s.Waiting, s)
-			case !v.Begins && (s.Waiting >= maxHeld || s.Waiting > 0 && s.Bytes >= maxHeldBytes):
+			case !v.Begins && s.Waiting > 0 && (s.Full || s.Waiting >= maxHeld || s.Bytes >= maxHeldBytes):
 				t.Fatalf("seed %d: it holds %d commands, of %d bytes", seed, s.Waiting, s.Bytes)
 			case !v.Begins && s.Waiting > 0 && s.isLong():
 				t.Fatalf("seed %d: it holds commands on a long line: %+v", seed, s)

@@ -35,7 +35,7 @@ func (c *Cohort) Next(s State) Verdict {
 		c.expect(s)
 	}
 	switch {
-	case s.Waiting >= maxHeld || s.Bytes >= maxHeldBytes:
+	case s.Waiting > 0 && (s.Full || s.Waiting >= maxHeld || s.Bytes >= maxHeldBytes):
 		c.begin(s)
 		return Verdict{Begins: true, Wake: maxHeld, WakeBytes: maxHeldBytes}
 	case s.Open > 0:

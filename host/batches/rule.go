@@ -7,6 +7,7 @@ type State struct {
 	Now      time.Duration
 	Waiting  int   // commands that are not in a batch yet,
 	Bytes    int64 // and their bytes
+	Full     bool  // there is hardly space for more of them
 	Open     int   // batches that have begun and are not committed,
 	Pending  int   // and the commands in them
 	Answered int   // commands that were committed since the call before

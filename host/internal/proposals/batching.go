@@ -116,12 +116,10 @@ func (b *Batching) MustAsk(now func() time.Duration) bool {
 	return b.again > 0 && now() >= b.again
 }
 
-// Ask asks the rule about the commands that wait.
-func (b *Batching) Ask(waiting int, bytes int64, waited, now time.Duration) batches.Verdict {
-	v := b.Rule.Next(batches.State{
-		Now: now, Waiting: waiting, Bytes: bytes, Open: len(b.open) - b.first, Pending: b.pending, Answered: b.answered, Waited: waited,
-		Round: b.mean, Flush: b.flush,
-	})
+// Ask asks the rule. The caller has set what is known of the commands that wait.
+func (b *Batching) Ask(s batches.State) batches.Verdict {
+	s.Open, s.Pending, s.Answered, s.Round, s.Flush = len(b.open)-b.first, b.pending, b.answered, b.mean, b.flush
+	v := b.Rule.Next(s)
 	b.answered, b.wake, b.again = 0, v.Wake, v.Again
 	return v
 }
