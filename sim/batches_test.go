@@ -78,6 +78,7 @@ func TestAHostFindsTheBetterRule(t *testing.T) {
 		sync          time.Duration
 		better, worse held.Kind
 	}{
+		{16, 100 * time.Microsecond, held.Immediate, held.Cohorts},
 		{100, 100 * time.Microsecond, held.Immediate, held.Cohorts},
 		{16, time.Millisecond, held.Cohorts, held.Immediate},
 	} {

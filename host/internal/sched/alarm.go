@@ -19,7 +19,12 @@ type Alarm struct {
 	at    atomic.Int64 // by the clock; 0: no alarm
 }
 
-// Set makes Wake be called at a time, in place of the one that was set before. The clock shows now.
+// minAlarm is the least time for which the timer is set. Clock and timer may drift: a timer that fires a
+// moment too early, and is set for that moment, could fire again and again while the clock stands still.
+const minAlarm = 10 * time.Microsecond
+
+// Set makes Wake be called at a time, or at most minAlarm later, in place of the one that was set before. The
+// clock shows now.
 func (a *Alarm) Set(at, now time.Duration) {
 	a.at.Store(int64(max(at, 1)))
 	if !a.set.Swap(true) || int64(at) < a.due.Load() {
@@ -28,11 +33,12 @@ func (a *Alarm) Set(at, now time.Duration) {
 }
 
 func (a *Alarm) start(after, now time.Duration) {
+	after = max(after, minAlarm)
 	a.due.Store(int64(now + after))
 	if a.timer == nil {
 		a.timer = a.Clock.Timer(a.ring)
 	}
-	a.timer.Set(max(after, 1))
+	a.timer.Set(after)
 }
 
 // At returns the time that is set; 0: none.

@@ -45,11 +45,15 @@ var (
 	opsPerBatch = archive.Metric{Name: "ops_per_batch", Unit: archive.UnitCount, Better: archive.BetterNeither, Meaning: "writes in one batch of the leader"}
 )
 
-// atOnce is what a host does.
-const atOnce = "at once"
+// atOnce is what a host did before decision 0036, and byTrial is what it does.
+const (
+	atOnce  = "at once"
+	byTrial = "by trial"
+)
 
-// maxWorst is how much a rule may lose in its worst cell: decision 0028 found 1.05.
-const maxWorst = 1.25
+// maxWorst is how much a rule may lose in its worst cell: decision 0036 found 2.09,
+// of a cell whose p99 is that of the trials.
+const maxWorst = 2.25
 
 // nextBatchScale is the grid, and how long it takes.
 type nextBatchScale struct {
@@ -118,9 +122,9 @@ func putCurve(s *experiment.Session, plan batches.Plan, row batches.Row, began t
 
 func duration(us float64) time.Duration { return time.Duration(us * float64(time.Microsecond)) }
 
-// judgeNextBatch holds what a host does to the answer of decision 0028.
+// judgeNextBatch holds what a host does to the answer of decision 0036.
 func judgeNextBatch(s *experiment.Session, _ nextBatchScale) {
-	host := allCells(atOnce)
+	host := allCells(byTrial)
 	sum, measured := s.Median(host, ratioSum.Name)
 	least := sum
 	for _, p := range s.Archive.Points {
@@ -128,11 +132,11 @@ func judgeNextBatch(s *experiment.Session, _ nextBatchScale) {
 			least = min(least, other)
 		}
 	}
-	judgeValue(s, atOnce+", which a host does: its sum of p99 ratios by the least", host, archive.UnitRatio, atMost(1.01, ": no rule has a lesser sum, or hardly"),
+	judgeValue(s, byTrial+", which a host does: its sum of p99 ratios by the least", host, archive.UnitRatio, atMost(1.01, ": no rule has a lesser sum, or hardly"),
 		report.Ratio(sum, least), measured, "no rule of this name was measured")
 	worst, measured := s.Median(host, ratioWorst.Name)
-	judgeValue(s, atOnce+": its p99 by the best of the cell, in its worst cell", host, archive.UnitRatio, atMost(maxWorst, " (decision 0028: 1.05)"),
+	judgeValue(s, byTrial+": its p99 by the best of the cell, in its worst cell", host, archive.UnitRatio, atMost(maxWorst, " (decision 0036: 2.09)"),
 		worst, measured, "no rule of this name was measured")
 	refer(s, "dissertation, section 10.2.2", "a second batch halfway through the first: its p99 by that of at once, mean over all cells", nil, ratioMean,
-		allCells("halfway"), host, "the source suggests it and gives no figure")
+		allCells("halfway"), allCells(atOnce), "the source suggests it and gives no figure")
 }
