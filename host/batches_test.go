@@ -137,8 +137,8 @@ func TestHeldCommandsAreAnswered(t *testing.T) {
 	}
 }
 
-// Whatever comes in whatever order: while nothing is under way and no timer is set, no command waits, and
-// while a batch is under way, no more than a batch waits with.
+// Whatever comes in whatever order: while nothing is under way and no alarm is set, no command waits. While a
+// batch is under way, no more wait than the rule allows.
 func TestNoCommandIsHeldForEver(t *testing.T) {
 	oneGoroutine(t)
 	held := 0

@@ -62,8 +62,8 @@ host/internal/containment env host/statemachine raft |
 host/batches                                                                                                  |
 host/internal/reports  env host/event host/internal/containment internal/lock                                 |
 host/internal/pulse    internal/lock                                                                          |
-host/internal/outbox   raft/raftpb transport host/internal/sched                                                   |
 host/internal/sched    host/internal/turn env internal/lock                                                   |
+host/internal/outbox   raft/raftpb transport host/internal/sched                                                   |
 host/internal/identity snapshot transport vfs wal host/membership internal/lock                               |
 host/internal/control  transport                                                                             |
 host/internal/entry    raft raft/raftpb host/membership transport snapshot |
@@ -98,7 +98,7 @@ sim/shrink                                                                      
 sim/history                                                                                                   |
 sim/property                                                                                                  |
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
-sim                    . sim/coverage sim/property host host/rescue host/diagnosis host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches host/outcome host/statemachine internal/lock|
+sim                    . sim/coverage sim/property host host/batches host/rescue host/diagnosis host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches host/outcome host/statemachine internal/lock|
 cmd/internal/lab                vfs                                                                           | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/archive        cmd/internal/lab vfs                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf
@@ -109,7 +109,7 @@ cmd/internal/lab/report/page    cmd/internal/lab/archive cmd/internal/lab/report
 cmd/internal/lab/compare        cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/page | golang.org/x/perf
 cmd/internal/profile           |
 cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/profile cmd/internal/lab/report cmd/internal/lab/report/page host host/pipeline transport/tcp vfs wal host/outcome host/statemachine |
-cmd/internal/lab/batches        cmd/internal/lab cmd/internal/lab/report cmd/internal/lab/report/page sim sim/batches |
+cmd/internal/lab/batches        cmd/internal/lab cmd/internal/lab/report cmd/internal/lab/report/page sim sim/batches host/batches |
 cmd/lab/peer                    cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report                |
 cmd/internal/lab/peers          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/lab/peer   |
 cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report env raft/raftpb vfs wal |

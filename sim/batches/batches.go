@@ -12,8 +12,9 @@
 //	Stages    when fewer batches are open than the stages, network and disk, that a round was measured to have
 //
 // README.md compares them and has the curves. A host decides by the rules of package host/batches (decision
-// 0036), so these are of the simulator only. A rule decides by a State, and so by nothing that it keeps itself. It is never asked
-// while no batch is open, and asked again after each commit, so no rule can hold commands for ever.
+// 0036), so these are of the simulator only. A rule decides by a State, and so by nothing that it keeps
+// itself. It is never asked while no batch is open, and asked again after each commit, so no rule can hold
+// commands for ever.
 package batches
 
 import (
