@@ -226,6 +226,7 @@ var flagOf = map[string]string{
 	"Trace":         "events",
 	"ValueBytes":    "value-bytes",
 	"Warmup":        "warmup",
+	"Young":         "young",
 	"Where":         "where",
 	"Without":       "without",
 	"EarlyAck":      "early-ack",
