@@ -23,10 +23,10 @@ func (h *Host) recallAddrs() {
 	}
 }
 
-// noteMoved learns where a host says that it listens. If it said something else in its life before, the
+// recordMoved learns where a host says that it listens. If it said something else in its life before, the
 // others learn of it, too. A host that says no address, or none that this one can dial, is known from then on
 // all the same: what comes from it counts.
-func (h *Host) noteMoved(peer transport.Introduction, before string) {
+func (h *Host) recordMoved(peer transport.Introduction, before string) {
 	if h.isForgotten(peer.ID) {
 		return // it is known again when it speaks (departure.go)
 	}

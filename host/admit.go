@@ -26,7 +26,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	err := h.trust.admission.RejectFounding(peer)
 	if err == nil {
 		fix = ""
-		err = (*Host)(h).noteApplicant(peer, remote)
+		err = (*Host)(h).recordApplicant(peer, remote)
 	}
 	if err == nil {
 		if err = (*Host)(h).rejectKey(peer, remote); err != nil {
@@ -42,7 +42,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	if err == nil {
 		h.trust.keys.Admit(peer)
 		(*Host)(h).admitted(peer.ID, before.Incarnation)
-		(*Host)(h).noteMoved(peer, before.Addr)
+		(*Host)(h).recordMoved(peer, before.Addr)
 		if p := h.network.handshakes.Of(peer.ID); p != nil && before.Life != peer.Life {
 			p.Told.Store(false)
 			p.Settings.Store(nil)

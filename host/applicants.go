@@ -29,8 +29,8 @@ func (h *Host) tokenRefusal(id uint64) (why string) {
 	return why
 }
 
-// noteApplicant takes what a host proves when it connects.
-func (h *Host) noteApplicant(peer transport.Introduction, remote string) error {
+// recordApplicant takes what a host proves when it connects.
+func (h *Host) recordApplicant(peer transport.Introduction, remote string) error {
 	if len(peer.Proof) == 0 && !h.changes.applicants.Any() {
 		return nil
 	}

@@ -44,7 +44,7 @@ type Call struct {
 func (g *Group) Call(c *Call) error {
 	err := g.takeCall(c)
 	if full := errors.Is(err, outcome.ErrOverloaded); !full || !c.Waits {
-		g.noteRefused(err)
+		g.countRefused(err)
 	}
 	return err
 }
@@ -68,11 +68,11 @@ func (g *Group) takeCall(c *Call) error {
 	return nil
 }
 
-// noteRefused counts a command that was refused at the door.
-func (g *Group) noteRefused(err error) {
+// countRefused counts a command that was refused at the door.
+func (g *Group) countRefused(err error) {
 	g.proposals.Refusals.Add(err, 1)
 	if errors.Is(err, outcome.ErrOverloaded) {
-		g.noteOverload(1)
+		g.countOverload(1)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 type steps Group
 
 func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) error {
-	(*Group)(s).noteEntries(entries)
+	(*Group)(s).observeEntries(entries)
 	if !raft.IsEmptyHardState(hs) {
 		s.core.hard = hs
 	}
@@ -61,7 +61,7 @@ func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
 func (s *steps) Advance(rd raft.Ready) { s.core.node.Advance(rd) }
 
 func (s *steps) QueueAppend(m raftpb.Message) {
-	(*Group)(s).noteEntries(m.Entries)
+	(*Group)(s).observeEntries(m.Entries)
 	if m.Snapshot != nil {
 		s.snapshots.Installing.Store(true)
 	}
@@ -72,7 +72,7 @@ func (s *steps) QueueAppend(m raftpb.Message) {
 // are in memory and nothing waits before them.
 func (s *steps) QueueApply(m raftpb.Message) {
 	s.writes.discarding.handed = apply.LastIndex(&m)
-	(*Group)(s).noteCommitted(s.writes.discarding.handed)
+	(*Group)(s).observeCommitted(s.writes.discarding.handed)
 	if !s.config.NonBlocking || !s.machine.apply.ApplyNow(&m) {
 		s.machine.apply.Hand(m)
 	}
@@ -83,7 +83,7 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 		return nil
 	}
 	last := committed[len(committed)-1].Index
-	(*Group)(s).noteCommitted(last)
+	(*Group)(s).observeCommitted(last)
 	if err := s.machine.apply.ApplyAll(committed); err != nil {
 		return err
 	}

@@ -77,6 +77,6 @@ func (g *Group) shrink() {
 func (g *Group) proposeHost(data []byte) {
 	err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: data}}})
 	if err != nil && !errors.Is(err, raft.ErrProposalDropped) {
-		g.noteRefusal(err)
+		g.countRefusal(err)
 	}
 }

@@ -16,8 +16,8 @@ type groupCounts struct {
 	taken                                      atomic.Uint64
 }
 
-// noteRole counts elections and leaders.
-func (c *groupCounts) noteRole(was raft.SoftState, now diagnosis.Status, lastLeader uint64) {
+// countRole counts elections and leaders.
+func (c *groupCounts) countRole(was raft.SoftState, now diagnosis.Status, lastLeader uint64) {
 	switch {
 	case now.Role == event.RoleLeader && was.RaftState != raft.StateLeader:
 		c.elected.Add(1)

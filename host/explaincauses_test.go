@@ -43,7 +43,7 @@ func TestQuietLeaderSeesThatFollowersAnswer(t *testing.T) {
 	for _, r := range l.network.pulses.Beat() {
 		l.network.pulses.Answered(r.Peer, pulse.Answer{Life: r.Life, Version: r.Version, Known: true}, now)
 	}
-	l.group.notePeers()
+	l.group.observePeers()
 	if d := l.group.Explain(); d.Has(diagnosis.CodeMemberSilent) {
 		t.Errorf("host 3 has answered just now, and %v", d)
 	}

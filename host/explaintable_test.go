@@ -302,10 +302,10 @@ var causeTests = []causeTest{
 		l.watches("")
 	}, end: func(l *testHost) { l.watches("f") }},
 	{code: diagnosis.CodePaused, open: openLone, begin: func(l *testHost) { l.manual.tickLate(10 * l.config.electionTicks()) }, end: func(l *testHost) { l.silence(l.timeouts(l.config.bounds().Paused())) }},
-	{code: diagnosis.CodeOverloaded, way: "commands", open: openLone, begin: func(l *testHost) { l.group.noteOverload(1) }, end: func(l *testHost) { l.silence(4) }},
+	{code: diagnosis.CodeOverloaded, way: "commands", open: openLone, begin: func(l *testHost) { l.group.countOverload(1) }, end: func(l *testHost) { l.silence(4) }},
 	{code: diagnosis.CodeOverloaded, way: "messages", open: openFollower, begin: func(l *testHost) {
 		for range 4 {
-			l.group.noteNoSpace(1)
+			l.group.countNoSpace(1)
 			l.silenceBut(1)
 		}
 	}, end: func(l *testHost) { l.silenceBut(4) }},

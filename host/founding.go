@@ -65,14 +65,14 @@ func (g *Group) foundingDue() int64 {
 	return g.members.founding.Due()
 }
 
-// noteEntries notes the entries of the host among those that are appended to this host's log.
-func (g *Group) noteEntries(entries []raftpb.Entry) {
-	g.noteMembers(entries)
+// observeEntries notes the entries of the host among those that are appended to this host's log.
+func (g *Group) observeEntries(entries []raftpb.Entry) {
+	g.recordMembers(entries)
 	g.members.founding.Append(entries)
 }
 
-// noteCommitted puts in force what is committed through an index, before it is handed to the state machine.
-func (g *Group) noteCommitted(through uint64) {
+// observeCommitted puts in force what is committed through an index, before it is handed to the state machine.
+func (g *Group) observeCommitted(through uint64) {
 	g.members.founding.Commit(through)
 	g.commitMembers(through)
 }
@@ -139,13 +139,13 @@ func (g *foundingWiring) Propose(data []byte) (proposed bool) {
 	e := raftpb.Entry{Type: raftpb.EntryHost, Data: data}
 	if err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{e}}); err != nil {
 		if !errors.Is(err, raft.ErrProposalDropped) {
-			(*Group)(g).noteRefusal(err)
+			(*Group)(g).countRefusal(err)
 		}
 		return false
 	}
 	st := g.core.node.BasicStatus()
 	e.Term, e.Index = st.Term, st.LastIndex
-	(*Group)(g).noteEntries([]raftpb.Entry{e})
+	(*Group)(g).observeEntries([]raftpb.Entry{e})
 	return true
 }
 

@@ -40,7 +40,7 @@ func (g *Group) waitsFor() string {
 	}
 }
 
-func (g *Group) noteDropped(n int, why string) {
+func (g *Group) countDropped(n int, why string) {
 	before := g.proposals.dropped.Add(uint64(n)) - uint64(n)
 	// Once for each power of two that is passed.
 	if after := before + uint64(n); before == 0 || before^after > before {
@@ -49,8 +49,8 @@ func (g *Group) noteDropped(n int, why string) {
 	}
 }
 
-// noteRefusal counts and logs an input that the core refused without a change of its state.
-func (g *Group) noteRefusal(err error) {
+// countRefusal counts and logs an input that the core refused without a change of its state.
+func (g *Group) countRefusal(err error) {
 	if err == nil {
 		return
 	}

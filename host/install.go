@@ -43,9 +43,9 @@ func (g *Group) stepReceived() (again bool) {
 	return g.snapshots.StepReceived(g.core.node)
 }
 
-// noteInstalled takes the answer of the append lane, which the core has taken already: the snapshot is
+// observeInstalled takes the answer of the append lane, which the core has taken already: the snapshot is
 // installed.
-func (g *Group) noteInstalled(answer *raftpb.Message) {
+func (g *Group) observeInstalled(answer *raftpb.Message) {
 	p := g.snapshots.Installed.Load()
 	if answer.Snapshot == nil || p == nil || answer.Snapshot.Metadata.Index != p.ID.Index {
 		return

@@ -14,17 +14,17 @@ func (g *Group) openJoined() error {
 	}
 	log := g.writes.storage.log
 	if g.members.joins = found; found || !g.config.Joins || log.LastIndex() > 0 {
-		return g.noteJoins()
+		return g.recordJoins()
 	}
 	if err := identity.WriteJoined(fsys, g.host.config.Dir, g.id, identity.Joined{Version: identity.JoinedVersion}); err != nil {
 		return err
 	}
 	g.members.joins = true
-	return g.noteJoins()
+	return g.recordJoins()
 }
 
-// noteJoins forgets the founding list of the configuration on a member that joins: the log has it.
-func (g *Group) noteJoins() error {
+// recordJoins forgets the founding list of the configuration on a member that joins: the log has it.
+func (g *Group) recordJoins() error {
 	if g.members.joins {
 		g.members.rosters.SetIDs(nil)
 	}

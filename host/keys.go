@@ -128,9 +128,9 @@ func (g *Group) nameKey(k membership.Rekey) {
 	g.askLeader(plans.RequestOf(g.self, append([]byte{entry.RekeyKind}, k.Encode()...)))
 }
 
-// noteUnbound logs why a member is not bound to its key. The member names it again in each heartbeat
+// recordUnbound logs why a member is not bound to its key. The member names it again in each heartbeat
 // interval, so a cause is logged once.
-func (h *Host) noteUnbound(group, member uint64, cause string) {
+func (h *Host) recordUnbound(group, member uint64, cause string) {
 	if h.trust.keys.Unbound(group, member, cause) {
 		h.env.logger.Warn("the key of a member is not bound, so the group does not notice a second certificate for this member", "group", group, "host", h.config.ID, "member", member, "cause", cause)
 	}
@@ -140,6 +140,6 @@ func (h *Host) noteUnbound(group, member uint64, cause string) {
 func (h *Host) takeUnbound(from uint64, a plans.Answer) {
 	_, wanted := h.ownKey()
 	if g := h.groups.get(a.Group); g != nil && g.isOther(from) && a.ID == membership.PlanID(wanted[:len(a.ID)]) {
-		h.noteUnbound(a.Group, h.config.ID, a.Why)
+		h.recordUnbound(a.Group, h.config.ID, a.Why)
 	}
 }

@@ -18,8 +18,8 @@ import (
 // life of the target, until it gives up. Rejected: a number in the order, which the target compares with what
 // it hears later. After a pause the order is read first, and what is later behind it.
 
-// noteOrderAt notes that an order has come. The transport calls it.
-func (g *Group) noteOrderAt() {
+// recordOrderAt notes that an order has come. The transport calls it.
+func (g *Group) recordOrderAt() {
 	g.leadership.lateOrders.orderAt.CompareAndSwap(0, max(g.host.clock.metronome.ticks(), 1))
 }
 
@@ -37,7 +37,7 @@ func (g *Group) dropLateOrders() {
 	}
 	before := len(g.work.taken.messages)
 	g.work.taken.messages = slices.DeleteFunc(g.work.taken.messages, isOrder)
-	g.noteDropped(before-len(g.work.taken.messages), "an order to campaign that may come late: this process, or its turns, had paused")
+	g.countDropped(before-len(g.work.taken.messages), "an order to campaign that may come late: this process, or its turns, had paused")
 }
 
 func isOrder(m raftpb.Message) bool { return m.Type == raftpb.MsgTimeoutNow }

@@ -51,7 +51,7 @@ func (g *leadingGroup) Lacks(id uint64) string                { return (*Group)(
 func (g *leadingGroup) IsThere(id uint64) bool                { return g.host.isThere(id) }
 func (g *leadingGroup) NotLeader(leads uint64) error          { return g.host.notLeader(leads) }
 func (g *leadingGroup) Transferred(term uint64)               { (*Group)(g).tellMoved(term, true) }
-func (g *leadingGroup) Refused(err error)                     { (*Group)(g).noteRefusal(err) }
+func (g *leadingGroup) Refused(err error)                     { (*Group)(g).countRefusal(err) }
 func (g *leadingGroup) IsQuorum(is func(id uint64) bool) bool { return (*Group)(g).isQuorum(is) }
 
 func (g *leadingGroup) Disk() (busy bool, rounds uint64, full bool) {
@@ -129,7 +129,7 @@ func (g *Group) handOver() bool {
 		return false
 	}
 	if err := g.core.node.TransferLeader(target); err != nil {
-		g.noteRefusal(err)
+		g.countRefusal(err)
 		return false
 	}
 	g.reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: "its host is about to stop"})

@@ -71,7 +71,7 @@ func (g *machineGroup) Leads() bool                   { return g.life.status.lea
 func (g *machineGroup) Err() error                    { return (*Group)(g).Err() }
 func (g *machineGroup) Released()                     { (*Group)(g).partDone(theApplyLanes) }
 func (g *machineGroup) Fail(err error)                { (*Group)(g).fail(err) }
-func (g *machineGroup) Counted(es []raftpb.Entry)     { g.snapshots.noteApplied(es) }
+func (g *machineGroup) Counted(es []raftpb.Entry)     { g.snapshots.countApplied(es) }
 func (g *machineGroup) Report(h *outcome.HaltedError) { (*Group)(g).reportFailure(h) }
 
 func (g *machineGroup) Between(calling sync.Locker) {

@@ -73,8 +73,8 @@ func (g *Group) logTime() time.Duration {
 	return max(g.machine.apply.Time.Estimate(now), g.members.time.Estimate(now))
 }
 
-// noteJoined forgets why this host was not made a member, when it is one.
-func (g *Group) noteJoined(r *membership.Roster) {
+// observeJoined forgets why this host was not made a member, when it is one.
+func (g *Group) observeJoined(r *membership.Roster) {
 	if m, ok := r.Member(g.self); ok && m.Incarnation == g.host.incarnation() {
 		g.members.joinRefused.Store(nil)
 	}

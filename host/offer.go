@@ -39,7 +39,7 @@ func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) 
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
 		if g.core.node.BasicStatus().LeadTransferee == raft.None {
-			g.noteOverload(len(batch))
+			g.countOverload(len(batch))
 		}
 		refusal := error(outcome.ErrOverloaded)
 		if g.proposals.hasCommands {
@@ -68,7 +68,7 @@ func (g *Group) rejectBatch(batch []proposals.Proposal) error {
 	case !g.members.founding.TakesCommands():
 		return g.notFounded()
 	case !g.proposals.hasCommands && !g.proposals.HasSpace(proposals.Bytes(batch)): // calls are counted already
-		g.noteOverload(len(batch))
+		g.countOverload(len(batch))
 		return outcome.ErrOverloaded
 	}
 	return nil

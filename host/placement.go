@@ -113,7 +113,7 @@ func (g *placedGroup) Discards() bool             { return g.writes.discarding.w
 func (g *placedGroup) Rests() bool                { return g.leadership.leader.Rests() }
 func (g *placedGroup) ChangesMembers() bool       { return g.members.noted.Any() }
 func (g *placedGroup) Lacks(id uint64) string     { return (*Group)(g).lacks(id) }
-func (g *placedGroup) Refused(err error)          { (*Group)(g).noteRefusal(err) }
+func (g *placedGroup) Refused(err error)          { (*Group)(g).countRefusal(err) }
 
 func (g *placedGroup) HandedOver(to uint64, why string) {
 	term := g.core.node.BasicStatus().Term

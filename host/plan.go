@@ -54,7 +54,7 @@ func (g *planWiring) ObjectsWait(r *membership.Roster, steps []membership.Step) 
 	return g.machine.objects.WaitWith(r, steps)
 }
 
-func (g *planWiring) Unbound(id uint64, why error) { g.host.noteUnbound(g.id, id, why.Error()) }
+func (g *planWiring) Unbound(id uint64, why error) { g.host.recordUnbound(g.id, id, why.Error()) }
 
 func (g *planWiring) Err() error {
 	if err := (*Group)(g).Err(); err != nil {
@@ -69,7 +69,7 @@ func (g *planWiring) Change(c membership.Change) {
 		err = g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: kind, Data: data}}})
 	}
 	if err != nil && !errors.Is(err, raft.ErrProposalDropped) && !errors.Is(err, raft.ErrConfChangeRefused) {
-		(*Group)(g).noteRefusal(err)
+		(*Group)(g).countRefusal(err)
 	}
 }
 
@@ -81,7 +81,7 @@ func (g *planWiring) Successor(fits func(id uint64) bool) uint64 {
 
 func (g *planWiring) HandOver(to uint64, cause string) {
 	(*Group)(g).reportGivenUp(event.LeadershipGivenUp{Group: g.id, Term: g.core.node.BasicStatus().Term, To: to, Cause: cause})
-	(*Group)(g).noteRefusal(g.core.node.TransferLeader(to))
+	(*Group)(g).countRefusal(g.core.node.TransferLeader(to))
 }
 
 func (g *planWiring) Joins(id uint64, c plans.Applicant) {

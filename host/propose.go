@@ -66,7 +66,7 @@ func (g *Group) Submit(command []byte) (Pending, error) {
 
 func (g *Group) submit(command []byte, w *proposals.Waiter) error {
 	err := g.take(command, w)
-	g.noteRefused(err)
+	g.countRefused(err)
 	return err
 }
 

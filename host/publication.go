@@ -28,7 +28,7 @@ func (g *Group) publish() {
 		}
 	}
 	if st.SoftState != g.core.role {
-		g.life.counts.noteRole(g.core.role, now, g.core.lastLeader)
+		g.life.counts.countRole(g.core.role, now, g.core.lastLeader)
 		if now.Leader != raft.None {
 			g.core.lastLeader = now.Leader
 		}

@@ -78,8 +78,8 @@ func (g *Group) endPulses(until int64) {
 // commit index to all followers.
 const pulseRest = 2*ticksPerHeartbeat + 1
 
-// notePeers tells the core of a leader which followers have answered pulses.
-func (g *Group) notePeers() {
+// observePeers tells the core of a leader which followers have answered pulses.
+func (g *Group) observePeers() {
 	if !g.leadership.quietLead.pulsed {
 		return
 	}
@@ -87,7 +87,7 @@ func (g *Group) notePeers() {
 	g.host.network.pulses.Active((*pulseLeader)(g), g.leadership.quietLead.activeAt, func(peer uint64) { active = append(active, peer) })
 	g.leadership.quietLead.activeAt = g.core.at.Ticks - g.core.at.Missed
 	for _, id := range active {
-		g.noteRefusal(g.core.node.PeerActive(id))
+		g.countRefusal(g.core.node.PeerActive(id))
 	}
 	g.life.views.Hear(active, g.leadership.quietLead.activeAt, int64(g.host.config.electionTicks()))
 }
@@ -118,7 +118,7 @@ func (g *Group) hearPulses(passed int) (left int) {
 	since := int(min(max(g.core.at.Ticks-g.core.at.Missed-c.List.At(), 0), int64(passed)))
 	g.pass(min(passed-since, g.core.node.TicksToEvent()-1))
 	follows, err := g.core.node.HeardLeader(c.Term, c.List.From())
-	g.noteRefusal(err)
+	g.countRefusal(err)
 	if !follows {
 		g.pulse.cover.End(g.id)
 	} else {

@@ -130,7 +130,7 @@ func (w *readsWiring) Send(to uint64, record []byte) {
 func (w *readsWiring) AskQuorum(number uint64) bool {
 	err := w.core.node.ReadIndex(binary.LittleEndian.AppendUint64(nil, number))
 	if !errors.Is(err, raft.ErrReadDropped) {
-		(*Group)(w).noteRefusal(err)
+		(*Group)(w).countRefusal(err)
 	}
 	return err == nil
 }

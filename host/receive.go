@@ -26,7 +26,7 @@ func (h *inbound) Receive(from uint64, batch []transport.Envelope) {
 			n++
 		}
 		if g := h.groups.get(batch[0].Group); g == nil {
-			h.noteStrays(n, batch[0].Group, from)
+			h.countStrays(n, batch[0].Group, from)
 		} else if r.put(g, from, batch[:n]) {
 			g.wakeUrgently()
 		}
@@ -51,15 +51,15 @@ func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urge
 	for i := range batch {
 		m := &batch[i].Message
 		if why := g.rejectMessage(m, from); why != "" {
-			g.noteDropped(1, why)
+			g.countDropped(1, why)
 			if why == diskTooSlow {
-				g.noteNoSpace(1)
+				g.countNoSpace(1)
 			}
 			continue
 		}
 		urgent = urgent || isElection(m.Type)
 		if m.Type == raftpb.MsgTimeoutNow {
-			g.noteOrderAt()
+			g.recordOrderAt()
 		}
 		r.messages = append(r.messages, *m)
 		bytes += workqueue.MessageBytes(m)
@@ -72,8 +72,8 @@ func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urge
 	case g.inbox.isClosed():
 		g.proposals.dropped.Add(uint64(n)) // the group stops, and who stopped it knows
 	default:
-		g.noteDropped(n, "inbox full")
-		g.noteNoSpace(n)
+		g.countDropped(n, "inbox full")
+		g.countNoSpace(n)
 	}
 	if g.mayWait(r.messages) {
 		g.wakeLazily()
@@ -110,9 +110,9 @@ func isElection(t raftpb.MessageType) bool {
 	return false
 }
 
-// noteStrays counts messages for a group that is not open here: it was removed, or is not opened yet. They do
+// countStrays counts messages for a group that is not open here: it was removed, or is not opened yet. They do
 // no harm.
-func (h *inbound) noteStrays(n int, group, from uint64) {
+func (h *inbound) countStrays(n int, group, from uint64) {
 	before := h.network.strays.Add(uint64(n)) - uint64(n)
 	if after := before + uint64(n); before == 0 || before^after > before {
 		h.env.logger.Warn("messages for a group that is not open on this host", "group", group, "from", from, "host", h.config.ID, "dropped", after)
@@ -166,17 +166,17 @@ func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 	(*Host)(h).meet(from)
 	if kind == transport.Control || kind == transport.Bulk {
 		if err := (*Host)(h).control(from, kind, body); err != nil {
-			h.noteUnread(from, err)
+			h.countUnread(from, err)
 		}
 		return
 	}
 	if kind != transport.Pulse {
-		h.noteUnread(from, fmt.Errorf("it is of kind %v, which this program does not know", kind))
+		h.countUnread(from, fmt.Errorf("it is of kind %v, which this program does not know", kind))
 		return
 	}
 	r, err := pulse.Decode(body)
 	if err != nil {
-		h.noteUnread(from, err)
+		h.countUnread(from, err)
 		return
 	}
 	now := h.clock.lived()
@@ -238,8 +238,8 @@ func (h *Host) control(from uint64, as transport.Kind, body []byte) error {
 	return fmt.Errorf("%w: nothing takes a record of kind %d", control.ErrBad, body[0])
 }
 
-// noteUnread counts what another host has sent and this one cannot read.
-func (h *inbound) noteUnread(from uint64, err error) {
+// countUnread counts what another host has sent and this one cannot read.
+func (h *inbound) countUnread(from uint64, err error) {
 	if n := h.network.strays.Add(1); n&(n-1) == 0 {
 		h.env.logger.Warn("what another host has sent is dropped", "from", from, "host", h.config.ID, "cause", err, "dropped", n)
 	}

@@ -39,11 +39,11 @@ func (g *Group) roleCause(was, now diagnosis.Status) event.RoleCause {
 // campaign starts an election because the member was told to.
 func (g *Group) campaign() {
 	g.work.ordered = true
-	g.noteRefusal(g.core.node.Campaign())
+	g.countRefusal(g.core.node.Campaign())
 }
 
-// noteOrder notes an order of the leader to campaign.
-func (g *Group) noteOrder(m *raftpb.Message) {
+// observeOrder notes an order of the leader to campaign.
+func (g *Group) observeOrder(m *raftpb.Message) {
 	if m.Type == raftpb.MsgTimeoutNow {
 		g.work.ordered = true
 	}

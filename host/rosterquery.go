@@ -52,8 +52,8 @@ func (g *Group) isLeaderSilent(now int64) bool {
 	return now-last > 2*int64(g.host.config.electionTicks())
 }
 
-// noteLeader notes that a message of a leader was stepped.
-func (g *Group) noteLeader(m *raftpb.Message) {
+// observeLeader notes that a message of a leader was stepped.
+func (g *Group) observeLeader(m *raftpb.Message) {
 	if m.Type == raftpb.MsgApp || m.Type == raftpb.MsgHeartbeat {
 		g.members.leaderAt.Store(g.host.clock.livedAtBeat())
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// noteMembers notes the entries among those that are appended to this host's log, and forgets those that they
+// recordMembers notes the entries among those that are appended to this host's log, and forgets those that they
 // replace.
-func (g *Group) noteMembers(entries []raftpb.Entry) {
+func (g *Group) recordMembers(entries []raftpb.Entry) {
 	replaced, noted := g.members.noted.Append(entries)
 	if replaced {
 		g.want(dutyPlan) // it waits for those that were noted
@@ -29,7 +29,7 @@ func (g *Group) readMembers(after uint64) error {
 		if err != nil {
 			return fmt.Errorf("millrace: read entry %d of group %d, which may change its members: %w", i, g.id, err)
 		}
-		g.noteMembers(entries)
+		g.recordMembers(entries)
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (g *Group) commitMember(e *raftpb.Entry) {
 	}
 	now := g.roster()
 	if now == nil {
-		g.noteIgnored(e, fmt.Errorf("the group is not founded"))
+		g.reportIgnored(e, fmt.Errorf("the group is not founded"))
 		return
 	}
 	if e.Index <= now.Version {
@@ -71,7 +71,7 @@ func (g *Group) commitMember(e *raftpb.Entry) {
 	}
 	next, err := g.nextRoster(now, e)
 	if err != nil {
-		g.noteIgnored(e, err)
+		g.reportIgnored(e, err)
 		return
 	}
 	g.setRoster(next)
@@ -94,7 +94,7 @@ func (g *Group) nextRoster(now *membership.Roster, e *raftpb.Entry) (*membership
 	return next, nil
 }
 
-func (g *Group) noteIgnored(e *raftpb.Entry, why error) {
+func (g *Group) reportIgnored(e *raftpb.Entry, why error) {
 	g.host.env.logger.Warn("an entry changes no members, as on every member", "group", g.id, "host", g.self, "index", e.Index, "cause", why)
 }
 
@@ -136,7 +136,7 @@ func (g *Group) adoptFounders() {
 func (g *Group) orderSkip(e *raftpb.Entry) {
 	index, isNews, err := g.machine.apply.Skips.Order(e)
 	if err != nil {
-		g.noteIgnored(e, err)
+		g.reportIgnored(e, err)
 	}
 	if !isNews {
 		return

@@ -228,7 +228,7 @@ func (s seam) note(call string, b []byte) {
 	}
 }
 
-func (s seam) noteEntries(call string, entries []statemachine.Entry) {
+func (s seam) observeEntries(call string, entries []statemachine.Entry) {
 	for i := range entries {
 		s.note(call, entries[i].Data)
 	}
@@ -236,7 +236,7 @@ func (s seam) noteEntries(call string, entries []statemachine.Entry) {
 
 func (s seam) noteMessages(call string, batch []transport.Envelope) {
 	for i := range batch {
-		s.noteEntries(call, batch[i].Message.Entries)
+		s.observeEntries(call, batch[i].Message.Entries)
 	}
 }
 
@@ -269,7 +269,7 @@ type watchedLog struct {
 
 func (l watchedLog) Append(writes []wal.Write) error {
 	for i := range writes {
-		l.noteEntries("Log.Append", writes[i].Entries)
+		l.observeEntries("Log.Append", writes[i].Entries)
 	}
 	return l.Log.Append(writes)
 }
@@ -283,13 +283,13 @@ type watchedGroupLog struct {
 
 func (l watchedGroupLog) Entries(lo, hi, maxBytes uint64) ([]statemachine.Entry, error) {
 	entries, err := l.GroupLog.Entries(lo, hi, maxBytes)
-	l.noteEntries("GroupLog.Entries", entries)
+	l.observeEntries("GroupLog.Entries", entries)
 	return entries, err
 }
 
 func (l watchedGroupLog) Recent(lo, hi, maxBytes uint64) ([]statemachine.Entry, bool) {
 	entries, ok := l.GroupLog.Recent(lo, hi, maxBytes)
-	l.noteEntries("GroupLog.Recent", entries)
+	l.observeEntries("GroupLog.Recent", entries)
 	return entries, ok
 }
 
@@ -339,7 +339,7 @@ type watchedMachine struct {
 }
 
 func (m watchedMachine) Apply(entries []statemachine.Entry) error {
-	m.noteEntries("Apply", entries)
+	m.observeEntries("Apply", entries)
 	for i := range entries {
 		d := entries[i].Data
 		m.w.applied <- d[len(d)-needleBytes:]

@@ -23,12 +23,12 @@ type watchedSender struct {
 func (s watchedSender) Send(to uint64, batch []transport.Envelope) bool {
 	sent := s.to.Send(to, batch)
 	if !sent {
-		s.host.noteUnsent(to)
+		s.host.countUnsent(to)
 	}
 	return sent
 }
 
-func (h *Host) noteUnsent(to uint64) {
+func (h *Host) countUnsent(to uint64) {
 	if p := h.network.handshakes.Of(to); p != nil {
 		p.Unsent.Add(1, h.clock.livedAtBeat(), int64(2*h.config.electionTicks()))
 	}

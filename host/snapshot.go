@@ -83,8 +83,8 @@ func ticksIn(d time.Duration, c Config) int64 {
 	return int64((d + period - 1) / period)
 }
 
-// noteApplied counts what the machine has applied. It is called after the machine, where that is called.
-func (s *groupSnapshots) noteApplied(entries []raftpb.Entry) {
+// countApplied counts what the machine has applied. It is called after the machine, where that is called.
+func (s *groupSnapshots) countApplied(entries []raftpb.Entry) {
 	if n := len(entries); n > 0 && s.Machine != nil {
 		s.Applied(entries[n-1].Index, workqueue.EntryBytes(entries))
 	}

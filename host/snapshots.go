@@ -82,7 +82,7 @@ func (g *snapshotGroup) Bulk() bulk.Group   { return (*bulkGroup)(g) }
 func (g *snapshotGroup) FirstIndex() uint64 { return g.writes.storage.log.FirstIndex() }
 func (g *snapshotGroup) Leader() uint64     { return g.life.status.Load().Leader }
 func (g *snapshotGroup) Others() []uint64   { return (*Group)(g).otherMembers() }
-func (g *snapshotGroup) Refused(err error)  { (*Group)(g).noteRefusal(err) }
+func (g *snapshotGroup) Refused(err error)  { (*Group)(g).countRefusal(err) }
 
 func (g *snapshotGroup) NeedsSnapshot(index uint64) bool {
 	return index > g.life.status.Load().Committed || g.machine.apply.Passes(index)

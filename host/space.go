@@ -29,12 +29,12 @@ func (g *Group) grantSpace() {
 	}
 }
 
-// noteOverload counts commands that were refused for lack of memory.
-func (g *Group) noteOverload(n int) {
+// countOverload counts commands that were refused for lack of memory.
+func (g *Group) countOverload(n int) {
 	g.proposals.overload.Commands.Add(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
 }
 
-// noteNoSpace counts messages that were dropped for lack of memory.
-func (g *Group) noteNoSpace(n int) {
+// countNoSpace counts messages that were dropped for lack of memory.
+func (g *Group) countNoSpace(n int) {
 	g.proposals.overload.Messages.Add(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
 }

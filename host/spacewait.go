@@ -18,7 +18,7 @@ type SpaceWait struct{ wait proposals.SpaceWait }
 func (g *Group) AskSpace(w *SpaceWait, c *Call) {
 	if !g.proposals.spaces.Ask(&w.wait, proposals.BytesOf(c.Data)) {
 		if c.Waits {
-			g.noteRefused(outcome.ErrOverloaded)
+			g.countRefused(outcome.ErrOverloaded)
 		}
 		w.wait.End(fmt.Errorf("%w, and %d callers wait for space, which is the most", g.overloaded(), proposals.MaxSpaceWaits))
 	}
@@ -46,7 +46,7 @@ func (g *Group) WaitSpace(ctx context.Context, c *Call) error {
 	case <-ctx.Done():
 		g.proposals.spaces.Leave(&w.wait)
 		if c.Waits {
-			g.noteRefused(outcome.ErrOverloaded)
+			g.countRefused(outcome.ErrOverloaded)
 		}
 		return fmt.Errorf("millrace: not proposed: %w: %w", g.overloaded(), g.waitEnd(ctx))
 	}

@@ -102,7 +102,7 @@ func (g *Group) expire(ticks int) {
 
 // stepAnswers steps the answers of this host: of its lanes, its readers, its transport.
 func (g *Group) stepAnswers() {
-	g.notePeers()
+	g.observePeers()
 	for _, id := range g.work.taken.replaced {
 		g.memberReplaced(id)
 	}
@@ -110,8 +110,8 @@ func (g *Group) stepAnswers() {
 		g.campaign()
 	}
 	for i := range g.work.taken.answers {
-		g.noteRefusal(g.core.node.Step(g.work.taken.answers[i]))
-		g.noteInstalled(&g.work.taken.answers[i])
+		g.countRefusal(g.core.node.Step(g.work.taken.answers[i]))
+		g.observeInstalled(&g.work.taken.answers[i])
 	}
 	for i := range g.work.taken.fetched {
 		f := g.work.taken.fetched[i]
@@ -132,10 +132,10 @@ func (g *Group) stepMessages() {
 		if g.stopsAt(&g.work.taken.messages[i]) {
 			break
 		}
-		g.noteRefusal(g.core.node.Step(g.work.taken.messages[i]))
+		g.countRefusal(g.core.node.Step(g.work.taken.messages[i]))
 		g.leadership.leader.Acknowledged(&g.work.taken.messages[i])
-		g.noteLeader(&g.work.taken.messages[i])
-		g.noteOrder(&g.work.taken.messages[i])
+		g.observeLeader(&g.work.taken.messages[i])
+		g.observeOrder(&g.work.taken.messages[i])
 		if g.writes.discarding.unheard > 0 {
 			g.writes.discarding.hears(&g.work.taken.messages[i], g.core.node.BasicStatus().Term)
 		}

@@ -52,7 +52,7 @@ func (g *Group) rosterChanged(was, now *membership.Roster) {
 		return
 	}
 	g.members.rosters.DropHint(now) // rosterquery.go: a hint that is not later is of no use
-	g.noteJoined(now)               // applicants.go: this host may be a member now
+	g.observeJoined(now)            // applicants.go: this host may be a member now
 	g.setRefuses()                  // refusals.go: members that come with another directory
 	g.host.reports.events.Emit(event.MembersChanged{Group: g.id, Version: now.Version, Conf: now.Conf})
 	g.host.env.logger.Info("members changed", append([]any{"group", g.id, "host", g.self, "index", now.Version}, confWords(now.Conf)...)...)

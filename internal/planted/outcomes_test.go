@@ -19,7 +19,7 @@ var outcomeBugs = []bug{
 			q.Refusals.Add(err, 1)
 			c.fail(err)`}}},
 	{name: "refused_calls_not_counted", what: "commands that a group refuses at its door are in no metric, and Explain does not know of the overload", in: "host", found: "TestRefusedCallsAreCounted", edits: []edit{{"host/call.go",
-		`		g.noteRefused(err)
+		`		g.countRefused(err)
 	}`, `		_ = err
 	}`}}},
 	{name: "withdrawn_count_as_refused", what: "commands whose clients gave up before a turn count as refused by the end of the group", in: "host/internal/proposals", found: "TestQueueTwin", also: []judge{{in: "host", test: "TestRefusedCallsAreCounted"}}, edits: []edit{{"host/internal/proposals/end.go",

@@ -85,8 +85,8 @@ func (q *Queue) writeNote() {
 	}
 }
 
-// notePassed notes durably that the machine is not given a command.
-func (q *Queue) notePassed(index uint64) error {
+// recordPassed notes durably that the machine is not given a command.
+func (q *Queue) recordPassed(index uint64) error {
 	if slices.Contains(q.note.Passed, index) {
 		return nil
 	}

@@ -181,7 +181,7 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 			if err := q.Machine.Apply(with); err != nil {
 				returned = true
 				if at, ok := err.(*Parked); ok {
-					q.noteApplied(entries[:at.Index-entries[0].Index])
+					q.countApplied(entries[:at.Index-entries[0].Index])
 					return at
 				}
 				return q.haltAt(with, "state machine failed to apply", err)
@@ -193,7 +193,7 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 			with = rest[n : n+1 : n+1]
 			if err := q.applyOwn(&rest[n]); err != nil {
 				if returned = true; errors.As(err, new(retried)) {
-					q.noteApplied(entries[:len(entries)-len(rest)+n])
+					q.countApplied(entries[:len(entries)-len(rest)+n])
 				}
 				return err
 			}
@@ -202,7 +202,7 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 		rest = rest[n:]
 	}
 	returned = true
-	q.noteApplied(entries)
+	q.countApplied(entries)
 	return nil
 }
 
@@ -230,8 +230,8 @@ func (q *Queue) applyOwn(e *raftpb.Entry) error {
 	return nil
 }
 
-// noteApplied notes that entries are applied.
-func (q *Queue) noteApplied(entries []raftpb.Entry) {
+// countApplied notes that entries are applied.
+func (q *Queue) countApplied(entries []raftpb.Entry) {
 	if len(entries) > 0 {
 		if q.setPosition(entries[len(entries)-1].ID()); q.rebuilding {
 			return // it was counted

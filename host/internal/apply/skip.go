@@ -37,7 +37,7 @@ func (q *Queue) skip(e *raftpb.Entry) error {
 			if e.Index <= m.held && !slices.Contains(q.passed, e.Index) {
 				return nil // the machine holds its effect, from an earlier life: checkSkip says so
 			}
-			if err := q.notePassed(e.Index); vfs.IsShort(err) || identity.IsFull(err) {
+			if err := q.recordPassed(e.Index); vfs.IsShort(err) || identity.IsFull(err) {
 				return retried{err}
 			} else if err != nil {
 				return err

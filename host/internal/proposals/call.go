@@ -83,8 +83,8 @@ func (c *Call) Withdraw() Withdrawal {
 	}
 }
 
-// noteWithdrawn counts a call that its client has withdrawn before another try, when the group forgets it.
-func (c *Call) noteWithdrawn() {
+// countWithdrawn counts a call that its client has withdrawn before another try, when the group forgets it.
+func (c *Call) countWithdrawn() {
 	if c.w.phase.Load() == waiterWithdrawn {
 		c.queue.Refusals.Withdrawn.Add(1)
 	}

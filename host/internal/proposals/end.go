@@ -97,7 +97,7 @@ func (q *Queue) endRouted(e *endedCalls, why, unknown error) {
 
 func (q *Queue) endCall(e *endedCalls, c *Call, err error) {
 	q.hold(-c.bytes())
-	c.noteWithdrawn()
+	c.countWithdrawn()
 	q.calls.remove(c)
 	e.lost = append(e.lost, lostCall{c, err})
 }

@@ -213,7 +213,7 @@ func (s *routedCalls) sweep() (bytes int64) {
 			c := p.Owner
 			p = p.Next()
 			if !c.w.waits() {
-				c.noteWithdrawn()
+				c.countWithdrawn()
 				bytes += c.bytes()
 				s.remove(c)
 			}

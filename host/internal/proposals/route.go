@@ -90,8 +90,8 @@ func (q *Queue) route(t Turn, v View) (plain []Proposal) {
 // isDue reports whether a call that has a live try must be sent again.
 func (c *Call) isDue(now int64, changed bool) bool { return changed || now >= c.retryAt }
 
-// noteTry notes that a try of a call is under way.
-func (q *Queue) noteTry(c *Call, v View, frame uint64) {
+// recordTry notes that a try of a call is under way.
+func (q *Queue) recordTry(c *Call, v View, frame uint64) {
 	s := &q.calls
 	c.live++
 	c.frame = frame
@@ -189,7 +189,7 @@ func (q *Queue) sendFrame(t Turn, v View) (sent bool) {
 	if t.Send(v.Core.Lead, kind, r.body) {
 		q.forwarded.Add(uint64(len(r.batch)))
 		for _, c := range r.batch {
-			q.noteTry(c, v, r.number)
+			q.recordTry(c, v, r.number)
 		}
 		q.beginFrame(t, v)
 		return true
@@ -234,7 +234,7 @@ func (q *Queue) proposeMarked(t Turn, v View, changed bool) {
 		q.Pause(v, 1)
 	case err == nil:
 		for _, c := range batch {
-			q.noteTry(c, v, 0)
+			q.recordTry(c, v, 0)
 		}
 	}
 }

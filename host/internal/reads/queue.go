@@ -151,7 +151,7 @@ func (q *Queue) Start(r *Read, maxAge time.Duration) {
 		return
 	}
 	q.fresh.Push(&r.place)
-	q.noteUnconfirmed()
+	q.countUnconfirmed()
 	first := q.fresh.Len() == 1
 	q.mu.Unlock()
 	if first { // otherwise a turn is on its way, or the end of a round will bring one, or a leader
@@ -197,7 +197,7 @@ func (q *Queue) reserve(r *Read) error {
 // end releases a read and tells its outcome. The caller holds the lock.
 func (q *Queue) end(r *Read, err error) {
 	r.place.Leave()
-	q.noteUnconfirmed()
+	q.countUnconfirmed()
 	q.applying.remove(r)
 	if r.reserved {
 		q.bytes -= bytesOf
@@ -218,7 +218,7 @@ func (q *Queue) awaitApplied(r *Read) {
 		return
 	}
 	r.place.Leave()
-	q.noteUnconfirmed()
+	q.countUnconfirmed()
 	q.applying.push(r)
 	q.setNext()
 	// It may have been applied just before next was set; then Applied did not find the read.
@@ -322,8 +322,8 @@ func (q *Queue) wait() bool {
 	return q.unconfirmed.Load() > 0
 }
 
-// noteUnconfirmed makes known how many reads wait for a question or its answer. The caller holds the lock.
-func (q *Queue) noteUnconfirmed() { q.unconfirmed.Store(int64(q.fresh.Len() + q.asked.Len())) }
+// countUnconfirmed makes known how many reads wait for a question or its answer. The caller holds the lock.
+func (q *Queue) countUnconfirmed() { q.unconfirmed.Store(int64(q.fresh.Len() + q.asked.Len())) }
 
 // cover gives all reads that have begun a number, if they have none.
 func (q *Queue) cover(number uint64) {

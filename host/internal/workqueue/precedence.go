@@ -77,7 +77,7 @@ func (q *Queue) StopOvertaking() {
 	mu := q.guard()
 	mu.Lock()
 	defer mu.Unlock()
-	defer q.noteWaiting()
+	defer q.countWaiting()
 	q.full = false
 	if len(q.early) > 0 {
 		m := raftpb.Message{Responses: q.early}
@@ -113,7 +113,7 @@ func (q *Queue) DropAll(written raftpb.HardState) (done bool) {
 	mu := q.guard()
 	mu.Lock()
 	defer mu.Unlock()
-	defer q.noteWaiting()
+	defer q.countWaiting()
 	if Behind(written, q.newest) {
 		return false
 	}

@@ -95,12 +95,12 @@ func (q *Queue) PutAnd(m raftpb.Message, tell func()) {
 		q.Hold(bytes)
 		q.owns = false
 	}
-	q.noteWaiting()
+	q.countWaiting()
 	tell()
 }
 
-// noteWaiting makes known how much is queued. The caller holds the lock.
-func (q *Queue) noteWaiting() { q.waiting.Store(int64(len(q.queued))) }
+// countWaiting makes known how much is queued. The caller holds the lock.
+func (q *Queue) countWaiting() { q.waiting.Store(int64(len(q.queued))) }
 
 // Hold counts bytes that the queue, or the lane behind it, holds; less than 0 gives them back.
 func (q *Queue) Hold(bytes int64) {
@@ -182,7 +182,7 @@ func (q *Queue) Take(maxBytes int64) []raftpb.Message {
 	mu := q.guard()
 	mu.Lock()
 	defer mu.Unlock()
-	defer q.noteWaiting()
+	defer q.countWaiting()
 	if q.bytes <= maxBytes && q.marks == 0 {
 		q.taken, q.queued = q.queued, q.taken[:0]
 		q.takenBytes, q.bytes = q.bytes, 0
@@ -247,7 +247,7 @@ func (q *Queue) Rewrite(keep func(queued []raftpb.Message) (kept []raftpb.Messag
 	mu := q.guard()
 	mu.Lock()
 	defer mu.Unlock()
-	defer q.noteWaiting()
+	defer q.countWaiting()
 	queued, freed := keep(q.queued)
 	clear(q.queued[len(queued):])
 	q.queued, q.bytes, q.owns = queued, q.bytes-freed, false
