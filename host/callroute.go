@@ -59,7 +59,7 @@ func (g *Group) callBytes(most int64) int64 {
 // sweepInbox ends the calls in the inbox that do not wait for a leader, or for nothing any more.
 func (g *Group) sweepInbox() {
 	st := g.core.node.BasicStatus()
-	gone := g.inbox.takeIf(func(p proposals.Proposal) bool {
+	gone := g.inbox.dequeueIf(func(p proposals.Proposal) bool {
 		return !p.Waits() || p.IsHere() && st.RaftState != raft.StateLeader
 	})
 	if len(gone) > 0 {

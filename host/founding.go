@@ -71,7 +71,8 @@ func (g *Group) observeEntries(entries []raftpb.Entry) {
 	g.members.founding.Append(entries)
 }
 
-// observeCommitted puts in force what is committed through an index, before it is handed to the state machine.
+// observeCommitted puts in force what is committed through an index, before it is handed to the state
+// machine.
 func (g *Group) observeCommitted(through uint64) {
 	g.members.founding.Commit(through)
 	g.commitMembers(through)

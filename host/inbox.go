@@ -186,10 +186,10 @@ func (b *inbox) putForgot(o appendlane.Outcome) {
 	b.mu.Unlock()
 }
 
-// take swaps what waits for an empty spare, except the commands, and reports whether something is left for
+// dequeue swaps what waits for an empty spare, except the commands, and reports whether something is left for
 // another turn. A turn gets at most about maxBytes of messages, but at least one, since everything that a
 // turn hears becomes one write.
-func (b *inbox) take(spare *inputs, maxBytes int64) (more bool) {
+func (b *inbox) dequeue(spare *inputs, maxBytes int64) (more bool) {
 	spare.reset()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,10 +205,10 @@ func (b *inbox) take(spare *inputs, maxBytes int64) (more bool) {
 	return messageBytes > 0
 }
 
-// takeCommands takes commands, if ask says that a batch begins with those that wait. A turn gets at most
+// dequeueCommands takes commands, if ask says that a batch begins with those that wait. A turn gets at most
 // about maxBytes, but at least one. Of a group of calls (call.go) it gets callBytes at most, and maybe
-// none. The spare has none before. takeCommands reports whether more are left that may follow at once.
-func (b *inbox) takeCommands(spare *inputs, maxBytes, callBytes int64, now time.Duration, ask func(batches.State) batches.Verdict) (v batches.Verdict, more bool) {
+// none. The spare has none before. dequeueCommands reports whether more are left that may follow at once.
+func (b *inbox) dequeueCommands(spare *inputs, maxBytes, callBytes int64, now time.Duration, ask func(batches.State) batches.Verdict) (v batches.Verdict, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := len(b.waiting.proposals)
@@ -233,7 +233,7 @@ func (b *inbox) takeCommands(spare *inputs, maxBytes, callBytes int64, now time.
 	return v, bytes > 0 && callBytes >= maxBytes
 }
 
-// hold makes takeCommands leave commands where they are, or no longer. It reports whether that is new.
+// hold makes dequeueCommands leave commands where they are, or no longer. It reports whether that is new.
 func (b *inbox) hold(on bool) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -341,8 +341,8 @@ func (b *inbox) space() int64 {
 // hasProposals reports whether commands wait. It takes no lock.
 func (b *inbox) hasProposals() bool { return b.commands.Load() > 0 }
 
-// takeIf takes the commands that wait and for which goes returns true.
-func (b *inbox) takeIf(goes func(proposals.Proposal) bool) (gone []proposals.Proposal) {
+// dequeueIf takes the commands that wait and for which goes returns true.
+func (b *inbox) dequeueIf(goes func(proposals.Proposal) bool) (gone []proposals.Proposal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.waiting.proposals

@@ -24,8 +24,8 @@ func anInbox(waiting, received int64) *inbox {
 func takeAll(b *inbox, in *inputs, most int64) (more bool) { return takeCalls(b, in, most, most) }
 
 func takeCalls(b *inbox, in *inputs, most, callBytes int64) (more bool) {
-	more = b.take(in, most)
-	_, left := b.takeCommands(in, most, callBytes, 0, func(batches.State) batches.Verdict { return batches.Verdict{Begins: true, Wake: 1} })
+	more = b.dequeue(in, most)
+	_, left := b.dequeueCommands(in, most, callBytes, 0, func(batches.State) batches.Verdict { return batches.Verdict{Begins: true, Wake: 1} })
 	return more || left
 }
 
@@ -203,7 +203,7 @@ func TestATurnLooksForCommandsWithoutALock(t *testing.T) {
 	if _, err := b.putProposal(command(10)); err != nil || !b.hasProposals() {
 		t.Fatal(err, "or no command waits")
 	}
-	if gone := b.takeIf(func(proposals.Proposal) bool { return true }); len(gone) != 1 {
+	if gone := b.dequeueIf(func(proposals.Proposal) bool { return true }); len(gone) != 1 {
 		t.Fatalf("%d commands are taken", len(gone))
 	}
 	b.mu.Lock()
@@ -251,8 +251,8 @@ func TestHeldCommandsWakeLate(t *testing.T) {
 	b := anInbox(80<<20, 0)
 	says := func(v batches.Verdict) (taken int) {
 		var in inputs
-		b.take(&in, maxTurnBytes)
-		b.takeCommands(&in, maxTurnBytes, maxTurnBytes, 0, func(batches.State) batches.Verdict { return v })
+		b.dequeue(&in, maxTurnBytes)
+		b.dequeueCommands(&in, maxTurnBytes, maxTurnBytes, 0, func(batches.State) batches.Verdict { return v })
 		return len(in.proposals)
 	}
 	put := func(n, bytes int) (wakes int) {

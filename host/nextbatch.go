@@ -39,7 +39,7 @@ func (g *Group) isLate() bool {
 func (g *Group) askForCommands(st raft.BasicStatus, most, callBytes int64) (left bool) {
 	b, now := &g.proposals.batching, g.now()
 	leads := st.RaftState == raft.StateLeader && st.LeadTransferee == raft.None && g.members.founding.TakesCommands() && g.Halted() == nil
-	v, left := g.inbox.takeCommands(&g.work.taken, most, callBytes, now, func(s batches.State) batches.Verdict {
+	v, left := g.inbox.dequeueCommands(&g.work.taken, most, callBytes, now, func(s batches.State) batches.Verdict {
 		if !leads {
 			return b.Pass()
 		}

@@ -110,8 +110,8 @@ func isElection(t raftpb.MessageType) bool {
 	return false
 }
 
-// countStrays counts messages for a group that is not open here: it was removed, or is not opened yet. They do
-// no harm.
+// countStrays counts messages for a group that is not open here: it was removed, or is not opened yet. They
+// do no harm.
 func (h *inbound) countStrays(n int, group, from uint64) {
 	before := h.network.strays.Add(uint64(n)) - uint64(n)
 	if after := before + uint64(n); before == 0 || before^after > before {

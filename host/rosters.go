@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// recordMembers notes the entries among those that are appended to this host's log, and forgets those that they
-// replace.
+// recordMembers notes the entries among those that are appended to this host's log, and forgets those that
+// they replace.
 func (g *Group) recordMembers(entries []raftpb.Entry) {
 	replaced, noted := g.members.noted.Append(entries)
 	if replaced {

@@ -60,7 +60,7 @@ func (g *Group) takeInputs(crowded bool) (left bool) {
 	if crowded {
 		most = maxCrowdedTurnBytes
 	}
-	left = g.inbox.take(&g.work.taken, most)
+	left = g.inbox.dequeue(&g.work.taken, most)
 	g.work.wanted.Want(dutiesOf(&g.work.taken))
 	g.dropUncounted()
 	g.dropLateOrders()

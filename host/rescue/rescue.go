@@ -380,5 +380,5 @@ func (w *rescue) enter(ctx context.Context, dir string) (err error) {
 	if err := d.enter(); err != nil || d.begun != nil {
 		return err
 	}
-	return d.look(ctx)
+	return d.inspect(ctx)
 }

@@ -93,8 +93,8 @@ func (d *survivor) enter() error {
 	return err
 }
 
-// look reads the log, and in each group what a host would begin with.
-func (d *survivor) look(ctx context.Context) (err error) {
+// inspect reads the log, and in each group what a host would begin with.
+func (d *survivor) inspect(ctx context.Context) (err error) {
 	id, err := wal.ReadID(d.fs, identity.LogDir(d.dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("millrace: directory %s has no log, and without it there is nothing to rescue: %w", d.dir, err)

@@ -23,9 +23,9 @@ var outcomeBugs = []bug{
 	}`, `		_ = err
 	}`}}},
 	{name: "withdrawn_count_as_refused", what: "commands whose clients gave up before a turn count as refused by the end of the group", in: "host/internal/proposals", found: "TestQueueTwin", also: []judge{{in: "host", test: "TestRefusedCallsAreCounted"}}, edits: []edit{{"host/internal/proposals/end.go",
-		`		case !p.Waiter.take():
+		`		case !p.Waiter.begin():
 			q.Refusals.Withdrawn.Add(1)
-`, `		case !p.Waiter.take():
+`, `		case !p.Waiter.begin():
 `}}},
 	{name: "told_twice_at_the_end", what: "a call whose command is with the machine, though no turn has told its commit, fails twice when the group ends", in: "host/internal/proposals", found: "TestQueueTwin", edits: []edit{{"host/internal/proposals/results.go",
 		`c.Caller, call.appliedIn = call.Owner, c.Term`, `c.Caller = call.Owner`}}},
@@ -34,9 +34,9 @@ var outcomeBugs = []bug{
 	{name: "result_of_another_term", what: "a client gets the result of another leader's command, which was committed in the place of its own", in: "host/internal/proposals", found: "TestClientsOfForgottenEntriesAreFound", edits: []edit{{"host/internal/proposals/take.go",
 		`if at == index && run.term == term {`, `if at == index {`}}},
 	{name: "withdrawn_is_proposed", what: "a command that its client has given up before its turn is proposed", in: "host", found: "TestMetricsCountOutcomes", edits: []edit{{"host/internal/proposals/queue.go",
-		`		if p.Waiter.take() {
+		`		if p.Waiter.begin() {
 			kept = append(kept, p)
-			if c`, `		if p.Waiter.take() || true {
+			if c`, `		if p.Waiter.begin() || true {
 			kept = append(kept, p)
 			if c`}}},
 	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/host.go",

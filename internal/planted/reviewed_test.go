@@ -6,7 +6,7 @@ var reviewedBugs = []bug{
 		`	period := c.tickPeriod()
 	return int((c.ElectionTimeout + period - 1) / period)`, `	return ticksPerHeartbeat * int(c.ElectionTimeout/c.HeartbeatInterval)`}}},
 	{name: "caller_writes_the_log", what: "a turn, or a lane, writes its line into the user's logger itself", in: "host", found: "TestCloseWithAStuckLogger", rare: true, edits: []edit{{"host/internal/reports/logwriter.go",
-		`	if !l.writer.backlog.put(logLine{l.Handler, r.Clone()}) {
+		`	if !l.writer.backlog.enqueue(logLine{l.Handler, r.Clone()}) {
 		l.writer.dropped.Add(1)
 	}
 	l.writer.task.Wake()

@@ -135,9 +135,9 @@ var runtimeBugs = []bug{
 	{name: "restore_no_sessions", what: "a member that begins from a snapshot forgets its sessions", in: "sim", found: "TestSnapshots", args: "-takes 20", says: "at log time", edits: []edit{{"host/internal/apply/restore.go",
 		`s.table, s.last = table, last`, `s.last = last`}}},
 	{name: "lose_wake", what: "a shard forgets a group that was given something to do while its turn ran", in: "host", found: "TestInputDuringATurnIsNotLost", edits: []edit{{"host/internal/sched/worker.go",
-		`			s.put(seat, false)
+		`			s.enqueue(seat, false)
 		}
-		s.wheel.set(seat, due)`, `			s.put(seat, false)
+		s.wheel.set(seat, due)`, `			s.enqueue(seat, false)
 		} else {
 			seat.runnable.Leave()
 		}

@@ -13,8 +13,8 @@ type queue struct {
 // rules reaches it.
 const maxQueuedRanges = 4 * WindowBlocks
 
-// take takes an ask, and reports whether it is a new one.
-func (q *queue) take(a *Ask) (isNew bool) {
+// dequeue takes an ask, and reports whether it is a new one.
+func (q *queue) dequeue(a *Ask) (isNew bool) {
 	if a.Number <= q.last {
 		return false
 	}

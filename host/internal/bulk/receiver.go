@@ -268,7 +268,7 @@ func (r *Receiver) piece() (more bool) {
 	}
 	switch r.stage {
 	case receivingBegins:
-		r.look()
+		r.inspect()
 	case receivingOpens:
 		r.open()
 	case receivingBlocks:
@@ -287,8 +287,8 @@ func (r *Receiver) outside(f func()) bool {
 	return r.stage != receivingGone
 }
 
-// look looks what the disk has of the content.
-func (r *Receiver) look() {
+// inspect finds what the disk has of the content.
+func (r *Receiver) inspect() {
 	var m snapshot.Manifest
 	var err error
 	found := false

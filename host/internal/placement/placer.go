@@ -222,7 +222,7 @@ func (p *Placer) step(now int64) (question []byte, wishes []*Wish) {
 	default:
 		p.begin(now)
 	}
-	wishes = p.look(now)
+	wishes = p.inspect(now)
 	if p.left == 0 {
 		p.asked, p.next = false, now+timeout
 	}
@@ -262,8 +262,8 @@ func (p *Placer) reject(id uint64, now int64) string {
 	return ""
 }
 
-// look looks at the next groups.
-func (p *Placer) look(now int64) (wishes []*Wish) {
+// inspect examines the next groups.
+func (p *Placer) inspect(now int64) (wishes []*Wish) {
 	for looks := min(p.left, maxLooks); looks > 0 && len(wishes) < maxWishes; looks-- {
 		p.left--
 		at := p.led.Pop()

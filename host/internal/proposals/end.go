@@ -128,7 +128,7 @@ func (q *Queue) tellEnded(e endedCalls, why error) {
 func (q *Queue) AnswerAll(batch []Proposal, err error) {
 	for _, p := range batch {
 		switch c := p.Waiter.call; {
-		case !p.Waiter.take():
+		case !p.Waiter.begin():
 			q.Refusals.Withdrawn.Add(1)
 		case c != nil:
 			c.fail(err)

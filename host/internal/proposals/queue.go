@@ -60,7 +60,7 @@ func (q *Queue) Offer(batch []Proposal, since time.Duration) {
 	}
 	kept, callBytes := batch[:0], int64(0)
 	for _, p := range batch {
-		if p.Waiter.take() {
+		if p.Waiter.begin() {
 			kept = append(kept, p)
 			if c := p.Waiter.call; c != nil {
 				c.queued = since
@@ -85,7 +85,7 @@ func (q *Queue) offerAgain(batch []Proposal) {
 	defer q.mu.Unlock()
 	kept := batch[:0]
 	for _, p := range batch {
-		if p.Waiter.take() {
+		if p.Waiter.begin() {
 			kept = append(kept, p)
 		} else {
 			q.Refusals.Withdrawn.Add(1)

@@ -135,7 +135,7 @@ func (q *Queue) forward(t Turn, v View, changed bool) {
 		if !ok {
 			return true
 		}
-		if c.live == 0 && !c.w.take() {
+		if c.live == 0 && !c.w.begin() {
 			return true // it was given up
 		}
 		full := len(r.body)+len(c.Data)+MaxSizeBytes > MaxForwardBytes || r.bytes+c.bytes() > q.FrameBytes ||

@@ -54,9 +54,9 @@ func (p *Pool) Get() *Waiter {
 // Put gives a waiter back whose token was received.
 func (p *Pool) Put(w *Waiter) { p.pool.Put(w) }
 
-// take is called by the group in the command's turn. It returns false if the client has withdrawn the
+// begin is called by the group in the command's turn. It returns false if the client has withdrawn the
 // command.
-func (w *Waiter) take() bool { return w.phase.CompareAndSwap(waiterQueued, waiterTaken) }
+func (w *Waiter) begin() bool { return w.phase.CompareAndSwap(waiterQueued, waiterTaken) }
 
 // Withdraw is called by the client. It reports whether the command will certainly not be proposed.
 func (w *Waiter) Withdraw() bool { return w.phase.CompareAndSwap(waiterQueued, waiterWithdrawn) }

@@ -68,8 +68,8 @@ func (q *Queue) Put(r Record, isQuestion bool) {
 // HasRecords reports whether records wait for a turn.
 func (q *Queue) HasRecords() bool { return q.came.Load() }
 
-// take takes the records that have come.
-func (q *Queue) take() (questions, answers []Record) {
+// dequeue takes the records that have come.
+func (q *Queue) dequeue() (questions, answers []Record) {
 	if !q.came.Load() {
 		return nil, nil
 	}

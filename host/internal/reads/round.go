@@ -36,7 +36,7 @@ func NewRound(q *Queue) Round { return Round{queue: q} }
 // it is time. A question of a host counts only if isOther reports that it is another member. Step reports
 // whether the next turn must call it again.
 func (r *Round) Step(t Turn, isOther func(id uint64) bool) (again bool) {
-	questions, answers := r.queue.take()
+	questions, answers := r.queue.dequeue()
 	for _, a := range answers {
 		r.confirm(a.Number, a.Index)
 	}

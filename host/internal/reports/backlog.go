@@ -12,8 +12,8 @@ type backlog[T any] struct {
 // MaxBacklog is how many events, or lines, wait for one reader.
 const MaxBacklog = 1 << 10
 
-// put reports whether it has kept v.
-func (b *backlog[T]) put(v T) (kept bool) {
+// enqueue reports whether it has kept v.
+func (b *backlog[T]) enqueue(v T) (kept bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.dropped > 0 || len(b.waiting) == MaxBacklog {

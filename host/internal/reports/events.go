@@ -33,7 +33,7 @@ func (s *Events) Emit(e event.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.listeners {
-		if !l.backlog.put(e) {
+		if !l.backlog.enqueue(e) {
 			s.dropped.Add(1)
 		}
 		l.Notify()

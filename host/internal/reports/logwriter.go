@@ -80,7 +80,7 @@ type later struct {
 func (l later) Enabled(context.Context, slog.Level) bool { return true }
 
 func (l later) Handle(_ context.Context, r slog.Record) error {
-	if !l.writer.backlog.put(logLine{l.Handler, r.Clone()}) {
+	if !l.writer.backlog.enqueue(logLine{l.Handler, r.Clone()}) {
 		l.writer.dropped.Add(1)
 	}
 	l.writer.task.Wake()

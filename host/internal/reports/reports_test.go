@@ -22,7 +22,7 @@ func TestBacklog(t *testing.T) {
 	for i := range 40 * MaxBacklog {
 		if puts := random.IntN(2) == 0 || i/MaxBacklog%4 == 0; puts {
 			keeps := dropped == 0 && len(kept) < MaxBacklog
-			if b.put(i) != keeps {
+			if b.enqueue(i) != keeps {
 				t.Fatalf("step %d: kept %t, want %t, with %d waiting and %d dropped", i, !keeps, keeps, len(kept), dropped)
 			}
 			if keeps {

@@ -78,7 +78,7 @@ func (seat *Seat) WakeUrgently() { seat.wake(true) }
 func (seat *Seat) wake(urgent bool) {
 	s := seat.shard
 	s.mu.Lock()
-	fresh := s.put(seat, urgent)
+	fresh := s.enqueue(seat, urgent)
 	s.mu.Unlock()
 	if fresh {
 		s.task.Wake()

@@ -65,8 +65,8 @@ func (s *Shard) Enter(seat *Seat, t Turner, begin func(at Moment)) {
 // now is the time as of the last beat.
 func (s *Shard) now() Moment { return Moment{s.wheel.now, s.missed} }
 
-// put puts a group into a ring, and reports whether the shard must be woken for it.
-func (s *Shard) put(seat *Seat, urgent bool) (fresh bool) {
+// enqueue adds a group into a ring, and reports whether the shard must be woken for it.
+func (s *Shard) enqueue(seat *Seat, urgent bool) (fresh bool) {
 	switch {
 	case seat.stuck:
 		seat.wokenStuck = true
@@ -97,7 +97,7 @@ func (s *Shard) wakeAll(seats []*Seat) {
 	fresh := false
 	s.mu.Lock()
 	for _, seat := range seats {
-		fresh = s.put(seat, false) || fresh
+		fresh = s.enqueue(seat, false) || fresh
 	}
 	s.mu.Unlock()
 	if fresh {
@@ -121,10 +121,10 @@ func (s *Shard) Advance(at Moment) {
 				return
 			}
 		}
-		fresh = s.put(seat, true) || fresh
+		fresh = s.enqueue(seat, true) || fresh
 	})
 	for p := s.lazy.Pop(); p != nil; p = s.lazy.Pop() {
-		fresh = s.put(p.Owner, false) || fresh
+		fresh = s.enqueue(p.Owner, false) || fresh
 	}
 	s.mu.Unlock()
 	if fresh {
@@ -150,7 +150,7 @@ func (s *Shard) ask(at Moment) {
 				continue
 			}
 		}
-		fresh = s.put(q.seat, true) || fresh
+		fresh = s.enqueue(q.seat, true) || fresh
 	}
 	s.mu.Unlock()
 	clear(s.asked)

@@ -98,7 +98,7 @@ func (w *Worker) End(seat *Seat, again bool, due int64) (more, alone bool) {
 	closed := seat.closed
 	if !closed {
 		if again {
-			s.put(seat, false)
+			s.enqueue(seat, false)
 		}
 		s.wheel.set(seat, due)
 	}

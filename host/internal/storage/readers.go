@@ -84,14 +84,14 @@ func (r *Readers) ask(q request) error {
 	if l == nil {
 		return fmt.Errorf("%w: %d", errNoReader, q.reader)
 	}
-	l.put(q)
+	l.enqueue(q)
 	l.task.Wake()
 	return nil
 }
 
 var errNoReader = errors.New("millrace: entries are not read for a host that is not known")
 
-func (l *Reader) put(q request) {
+func (l *Reader) enqueue(q request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.waiting {

@@ -103,8 +103,8 @@ func TestEntriesThatWereReadAreComparedWithTheLog(t *testing.T) {
 func TestWaitingReadIsReplaced(t *testing.T) {
 	l, g := Reader{host: 2}, &readGroup{id: 1}
 	for term := range uint64(5) {
-		l.put(request{group: g, reader: 2, lo: term, hi: term + 1})
-		l.put(request{group: &readGroup{id: 100 + term}, reader: 2})
+		l.enqueue(request{group: g, reader: 2, lo: term, hi: term + 1})
+		l.enqueue(request{group: &readGroup{id: 100 + term}, reader: 2})
 	}
 	if n := len(l.waiting); n != 6 || l.waiting[0].group != g || l.waiting[0].lo != 4 {
 		t.Errorf("%d requests wait, the first for entries from %d of group %d; want 6, the first for 4 of 1", n, l.waiting[0].lo, l.waiting[0].group.ID())
