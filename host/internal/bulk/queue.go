@@ -13,8 +13,8 @@ type queue struct {
 // rules reaches it.
 const maxQueuedRanges = 4 * WindowBlocks
 
-// dequeue takes an ask, and reports whether it is a new one.
-func (q *queue) dequeue(a *Ask) (isNew bool) {
+// accept takes an ask, and reports whether it is a new one.
+func (q *queue) accept(a *Ask) (isNew bool) {
 	if a.Number <= q.last {
 		return false
 	}

@@ -346,7 +346,7 @@ func (t *Transfers) Asked(g Group, from uint64, a *Ask) {
 		}
 		s.begin()
 	}
-	if !s.queue.dequeue(a) {
+	if !s.queue.accept(a) {
 		return // a copy, which is no sign of life; after a number that was too large all others look like one
 	}
 	s.heardAt = t.at

@@ -45,7 +45,7 @@ func (l *lossyTransfer) receive() { l.ask(false, l.window.more(l.missing())) }
 
 func (l *lossyTransfer) deliverAsk() {
 	if len(l.asks) > 0 {
-		l.sender.dequeue(&l.asks[0])
+		l.sender.accept(&l.asks[0])
 		l.asks = l.asks[1:]
 	}
 }
@@ -205,7 +205,7 @@ func TestSendingQueueTwin(t *testing.T) {
 				for range rapid.IntRange(0, 3).Draw(t, "ranges") {
 					a.Ranges = append(a.Ranges, Range{rapid.IntRange(-1, 2).Draw(t, "part"), rapid.Int64Range(0, 9).Draw(t, "block"), rapid.Int64Range(1, 5).Draw(t, "blocks")})
 				}
-				if isNew := q.dequeue(&a); isNew != (a.Number > last) {
+				if isNew := q.accept(&a); isNew != (a.Number > last) {
 					t.Fatalf("ask %d after %d is new: %v", a.Number, last, isNew)
 				}
 				if a.Number > last {
@@ -244,7 +244,7 @@ func TestSendingQueueTwin(t *testing.T) {
 func TestSendingQueueIsBounded(t *testing.T) {
 	var q queue
 	for n := uint64(1); n < 100; n++ {
-		q.dequeue(&Ask{Number: n, Ranges: slices.Repeat([]Range{{0, 0, 1}}, maxAskRanges)})
+		q.accept(&Ask{Number: n, Ranges: slices.Repeat([]Range{{0, 0, 1}}, maxAskRanges)})
 	}
 	if len(q.ranges) > maxQueuedRanges {
 		t.Errorf("%d ranges wait, want at most %d", len(q.ranges), maxQueuedRanges)
