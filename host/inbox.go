@@ -59,6 +59,14 @@ func (b *inbox) setProposals(all []proposals.Proposal) {
 	b.setDue()
 }
 
+// setVerdict says how many commands must wait for the group to be woken.
+func (b *inbox) setVerdict(v batches.Verdict) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.verdict = v
+	b.setDue()
+}
+
 // setDue notes whether as many commands wait as must wake the group.
 func (b *inbox) setDue() {
 	n := len(b.waiting.proposals)

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"time"
+
 	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/raft"
@@ -39,6 +41,15 @@ func (g *Group) isLate() bool {
 func (g *Group) askForCommands(st raft.BasicStatus, most, callBytes int64) (left bool) {
 	b, now := &g.proposals.batching, g.now()
 	leads := st.RaftState == raft.StateLeader && st.LeadTransferee == raft.None && g.members.founding.TakesCommands() && g.Halted() == nil
+	if leads && !b.Holds() && !g.inbox.hasProposals() {
+		v := b.Ask(batches.State{Now: now})
+		if !b.Holds() {
+			return false // as before: the next command wakes the group
+		}
+		g.inbox.setVerdict(v)
+		g.expect(v, now)
+		return false
+	}
 	v, left := g.inbox.dequeueCommands(&g.work.taken, most, callBytes, now, func(s batches.State) batches.Verdict {
 		if !leads {
 			return b.Pass()
@@ -48,10 +59,15 @@ func (g *Group) askForCommands(st raft.BasicStatus, most, callBytes int64) (left
 	if v.Begins && len(g.work.taken.proposals) == 0 {
 		b.Pass() // they wait for something else
 	}
+	g.expect(v, now)
+	return left
+}
+
+// expect sets the alarm that a verdict asks for.
+func (g *Group) expect(v batches.Verdict, now time.Duration) {
 	if v.Again > 0 {
 		g.proposals.alarm.Set(v.Again, now)
 	} else {
 		g.proposals.alarm.Clear()
 	}
-	return left
 }
