@@ -89,8 +89,8 @@ func TestHeldCommandsLeaveTogether(t *testing.T) {
 	}
 }
 
-// A command that is held is not proposed if its client gives up, for certain; and it is answered when the
-// host closes, when the leader is deposed, and when the core takes no commands.
+// A command that is held is not proposed if its client gives up, for certain. It is answered when the host
+// closes, when the leader is deposed, and when the core takes no commands.
 func TestHeldCommandsAreAnswered(t *testing.T) {
 	l := openHolding(t)
 	l.put(1)

@@ -65,10 +65,11 @@ func (b *inbox) setDue() {
 	b.due.Store(n > 0 && (n >= b.verdict.Wake || b.proposalBytes >= b.verdict.WakeBytes || b.isFull()))
 }
 
-// isFull reports whether so much waits that no command is held for a larger batch: a group alone gets half of
-// the share, and others may need it.
+// isFull reports whether so much waits that no command is held for a larger batch. A group alone gets half of
+// the share, and others may need it. And followers with as little memory could not take larger appends: they
+// would drop them.
 func (b *inbox) isFull() bool {
-	return b.proposalBytes >= b.memory.waiting.Max/8 || b.memory.waiting.Used() >= b.memory.waiting.Max/2
+	return b.proposalBytes >= min(b.memory.waiting.Max/8, b.memory.received.Max/16) || b.memory.waiting.Used() >= b.memory.waiting.Max/2
 }
 
 // putMessages takes all messages or none, and returns how many were dropped.

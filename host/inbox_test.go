@@ -248,7 +248,7 @@ func TestWaitingCommandsAreCounted(t *testing.T) {
 
 // Commands that a rule holds stay, and wake the group when they are as many, or as many bytes, as it said.
 func TestHeldCommandsWakeLate(t *testing.T) {
-	b := anInbox(80<<20, 0)
+	b := anInbox(80<<20, 80<<20)
 	says := func(v batches.Verdict) (taken int) {
 		var in inputs
 		b.dequeue(&in, maxTurnBytes)

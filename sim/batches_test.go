@@ -70,8 +70,8 @@ func TestDepthOneWaitsForTheNetwork(t *testing.T) {
 	}
 }
 
-// Neither rule of a host is always the better one, and a host finds out by itself (decision 0036): with idle
-// processors batches leave at once, on a slow disk all clients share one.
+// Neither rule of a host is always the better one, and a host finds out by itself (decision 0036). With idle
+// processors batches leave at once; on a slow disk all clients share one.
 func TestAHostFindsTheBetterRule(t *testing.T) {
 	for _, cell := range []struct {
 		clients       int

@@ -7,8 +7,8 @@ import (
 )
 
 // batchGate keeps the writes of a BatchRun from the leader while a rule says that the next batch must wait.
-// The host begins each batch at once then (batches.Immediate), so the rules live out here: the gate sees in
-// the leader's Status what a turn has put into the log, what is on its disk and what is committed.
+// The host begins each batch at once then (batches.Immediate), so the rules live out here. In the
+// leader's Status the gate sees what a turn has put into the log, what is on its disk and what is committed.
 //
 // Invariant: while no batch is open, nothing is held. So what is held waits for the commit of a batch, which
 // it could not overtake in any case.

@@ -33,7 +33,7 @@ import (
 // entry, and what followed it. With a command that blocks every machine no member reaches it. The goal stays
 // for as long as the leader is stuck, so a member that is slow reaches it one day.
 //
-// That a member must have been ahead at two questions keeps the leadership where it is if the machines of all
+// A member must have been ahead at two questions. So the leadership stays where it is if the machines of all
 // members are slow, and one is ahead by a moment.
 //
 // Each leader that gives the leadership up for this reason has applied less than its goal, and its successor
@@ -60,7 +60,7 @@ type aheadMember struct {
 	first, latest uint64 // questions: since the first of them it has reached the goal
 }
 
-// checkMachine asks the members what they have applied, if nothing is applied here for too long, and hands
+// If nothing is applied here for too long, checkMachine asks the members what they have applied. It hands
 // over to one that is ahead. mayAct is false while another hand-over is under way, or was a moment ago.
 func (l *Leader) checkMachine(now int64, mayAct bool) {
 	s, bound := &l.machine, l.settings.Stall
@@ -184,7 +184,7 @@ func (l *Leader) handOverAhead(stalled int64) bool {
 }
 
 // memberAhead returns the member with most of the log among those that have answered the latest question,
-// have been ahead at an earlier one, and take entries: they have the whole log, or have acknowledged an
+// have been ahead at an earlier one, and take entries. Those have the whole log, or have acknowledged an
 // append since the question before. It returns None if there is none.
 func (l *Leader) memberAhead() (target uint64) {
 	s, most := &l.machine, uint64(0)

@@ -17,7 +17,7 @@ import (
 // gives its leadership up when a quorum is ready to work without it.
 //
 // That a quorum is ready is known from acknowledgements of appends that came after the stall began, not from
-// connections or heartbeats: a follower whose disk hangs, too, is alive and no help. While no client writes,
+// connections or heartbeats. A follower whose disk hangs, too, is alive and no help. While no client writes,
 // the leader proposes an empty entry for that. A stall ends with any progress of this leader's own work, so a
 // slow disk that works is no reason.
 //

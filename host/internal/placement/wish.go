@@ -8,9 +8,9 @@ import (
 )
 
 // The turn's part in placement. A survey of the host has chosen members for a group (Placer); only the turn
-// knows whether one of them is level. A member is level if it has authority, was active since the last check
-// of the quorum, gets the log as it grows (no snapshot, no probing), and holds all that the log had a
-// heartbeat interval ago. Then the transfer, in which the leader takes no commands, takes about two round
+// knows whether one of them is level. A member is level if it has authority and was active since the last
+// check of the quorum. It gets the log as it grows (no snapshot, no probing), and holds all that the log had
+// a heartbeat interval ago. Then the transfer, in which the leader takes no commands, takes about two round
 // trips. A member of an idle group is level at once.
 //
 // If no member of the wish is level for an election timeout, the wish ends. The next survey makes another.
