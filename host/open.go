@@ -169,7 +169,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h.network.transport.Start((*inbound)(h))
 	h.clock.start(h)
 	if !e.pipeline.AsyncStorageWrites() {
-		e.logger.Warn("millrace: this pipeline is for the lab: it serves one group of fixed members, and a full disk stops it for good; pipeline.Async waits for space", "pipeline", e.pipeline.Name())
+		e.logger.Warn("millrace: this pipeline is for the lab: it serves one group of fixed members, installs no snapshots, and a full disk stops it for good; use pipeline.Async", "pipeline", e.pipeline.Name())
 	}
 	complete = true
 	return h, nil

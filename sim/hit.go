@@ -281,7 +281,7 @@ func hitFlood(w *world, h *machine, rng *rand.Rand) bool {
 // and the host comes back without authority.
 func hitDamage(f coverage.Fault) func(*world, *machine, *rand.Rand) bool {
 	return func(w *world, h *machine, rng *rand.Rand) bool {
-		if w.churn != nil || w.mode.Unsafe() || w.mode.Kind == wal.KindMemory || !w.isFounded() || h.isTroubled() || h.alive.sawError || !w.mayLose(h) {
+		if !w.mayHit(f) || !w.isFounded() || h.isTroubled() || h.alive.sawError || !w.mayLose(h) {
 			return false
 		}
 		if w.injects(f, h) {

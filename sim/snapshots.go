@@ -45,8 +45,16 @@ func (w *world) drawSnapshots() {
 		KeepBytes: pick(rng, int64(1), 8<<10, 1<<30),
 	}
 	if !w.pipeline.AsyncStorageWrites() {
-		w.groupConfig.Snapshots.KeepBytes = 1 << 30 // members of these pipelines install none
+		w.groupConfig.Snapshots.KeepBytes = 1 << 30
+		w.groupConfig.Snapshots.Disabled = w.mode.Unsafe() // a host that loses its power must keep its log
 	}
+}
+
+// needsLogs reports whether no host may lose what it had durable in its log. Members of the synchronous
+// pipelines install no snapshots, so a leader must have all that one of them lacks. A host that has lost a
+// part of its log begins behind its own snapshot: it can lead, and has nothing before that.
+func (w *world) needsLogs() bool {
+	return !w.pipeline.AsyncStorageWrites() && !w.groupConfig.Snapshots.Disabled
 }
 
 // view is a snapshot of a replica's state machine.

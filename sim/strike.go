@@ -80,7 +80,7 @@ func (w *world) mayHit(f coverage.Fault) bool {
 	case coverage.MemberAdd, coverage.MemberRemove, coverage.LostDisk:
 		return w.churn != nil
 	case coverage.BitFlip, coverage.MisdirectedWrite:
-		return w.churn == nil && keeps
+		return w.churn == nil && keeps && !w.needsLogs()
 	case coverage.MajorityCrash:
 		return keeps
 	case coverage.ClockJump:

@@ -18,6 +18,10 @@
 // A disk that fails stops the group in all three. A full disk stops it for good in P1 and P2, whose Save
 // returns the log's error; restart the host when there is space. In P3 the append worker keeps the refused
 // writes and tries again.
+//
+// P1 and P2 install no snapshots: a member that needs one stays behind. So keep as much log as a member may
+// lag (host.SnapshotPolicy), and use a safe mode. After a power cut in an unsafe one, or a repair of its
+// log, a host may have a snapshot in place of entries that another member lacks.
 package pipeline
 
 import (

@@ -16,4 +16,8 @@ var takeBugs = []bug{
 		`		g.takeRoster(block.Roster)
 `, `		_ = block.Roster
 `}}},
+	{name: "offer_refused_in_silence", what: "a member whose machine or pipeline can use no snapshot refuses each offer, and its log says nothing", in: "host/internal/snapshots", found: "TestOffers", edits: []edit{{"host/internal/snapshots/reception.go",
+		`			repeats, said = s.rejects.Admit(now)
+`, `			_ = now
+`}}},
 }

@@ -217,15 +217,21 @@ func (s *Commands) suppress(e *statemachine.Entry, m session.Mark, v session.Ver
 
 // RefusedBefore is the outcome of a copy of a command that was refused, or skipped.
 func (q *Queue) RefusedBefore(index uint64) error {
-	if slices.Contains(q.passed, index) {
+	if slices.Contains(q.passed, index) || q.Skips.Of(index) > 0 {
 		return fmt.Errorf("%w: it came first as entry %d", outcome.ErrSkipped, index)
 	}
 	return fmt.Errorf("%w: the command was refused at entry %d, where it came first", object.ErrRefused, index)
 }
 
-// checkpoint takes a checkpoint. current says whether the state of the machine is that after index.
+// checkpoint takes a checkpoint. current says whether the state of the machine is that after index. Between a
+// command that the group skips and the entry that says so, only commands are compared: a member that does not
+// know the entry yet has the effect, and halts at the entry.
 func (s *Commands) checkpoint(index uint64, current bool) {
-	if c := s.sums.Checkpoint(index, current); !s.queue.rebuilding {
+	c := s.sums.Checkpoint(index, current)
+	if s.queue.Skips.IsOpen(index) {
+		c.HasResults, c.HasDigest = false, false
+	}
+	if !s.queue.rebuilding {
 		s.Checkpoint(c)
 	}
 }

@@ -156,6 +156,70 @@ func headed(texts ...string) (all []string) {
 	return all
 }
 
+// summing is a machine whose results and digest say which commands it has applied.
+type summing struct{ sum uint64 }
+
+func (m *summing) Apply(batch []statemachine.Command) error {
+	for i := range batch {
+		m.sum += 1 << batch[i].Index
+		batch[i].ResultSum = m.sum
+	}
+	return nil
+}
+
+// compareSkip applies four commands, each with a checkpoint, an entry that skips the second, and one more
+// command. The machine holds the first of them. It returns the checkpoints.
+func compareSkip(t *testing.T, held uint64, knows bool) (all []divergence.Checkpoint) {
+	m := &summing{sum: 1<<(held+1) - 2}
+	commands := &Commands{Machine: m, Options: statemachine.CommandOptions{ResultForm: "f", Digest: func() uint64 { return m.sum }}}
+	if held > 0 {
+		commands.Options.Applied = func() (uint64, error) { return held, nil }
+	}
+	s := newScript(commands)
+	for second := range time.Duration(6) {
+		h := session.Header{HasStamp: true, Stamp: (second + 1) * time.Second}
+		s.commit(string(h.Put(make([]byte, session.Room+1))))
+	}
+	s.log[4].Type, s.log[4].Data = raftpb.EntryHost, entry.Skip{Index: 2}.Encode()
+	if knows {
+		s.queue.Skips.Add(2, 5)
+	}
+	err := commands.Open(s.queue, Opening{Now: func() time.Duration { return 0 }, Callers: callers{}, Compared: func(divergence.Machine) {}, Checkpoint: func(c divergence.Checkpoint) { all = append(all, c) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run()
+	return all
+}
+
+// A member that has the effect of a command that others skip is not compared with them before the entry that
+// says so, where it halts, except in the commands. Behind the entry, those that have skipped it are.
+func TestSkippedCommandsAreNotCompared(t *testing.T) {
+	skips := compareSkip(t, 0, true)
+	if len(skips) != 5 {
+		t.Fatalf("%d checkpoints, want one for each command", len(skips))
+	}
+	for i, c := range skips {
+		if open := 2 <= c.Index && c.Index < 5; c.HasResults == open || c.HasDigest == open {
+			t.Errorf("checkpoint %d of a member that skips command 2: %+v", i, c)
+		}
+	}
+	for name, others := range map[string][]divergence.Checkpoint{
+		"does not know of the entry":   compareSkip(t, 0, false),
+		"knows it, and has the effect": compareSkip(t, 4, true),
+	} {
+		if len(others) != 4 {
+			t.Errorf("%s: %d checkpoints, want those before it halts", name, len(others))
+		}
+		for i, c := range others {
+			s := skips[i]
+			if c.Index != s.Index || c.Commands != s.Commands || c.HasResults && s.HasResults && c.Results != s.Results || c.HasDigest && s.HasDigest && c.Digest != s.Digest {
+				t.Errorf("a member that %s has %+v, and one that skips the command %+v", name, c, s)
+			}
+		}
+	}
+}
+
 // A halted machine is made again from a snapshot, and works until the suspect itself comes, alone. When the
 // group skips that one, the machine works again, with all others.
 func TestRebuild(t *testing.T) {

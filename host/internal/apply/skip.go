@@ -35,7 +35,8 @@ func (q *Queue) skip(e *raftpb.Entry) error {
 	if m, ok := q.Machine.(*Commands); ok {
 		if m.Options.Applied != nil {
 			if e.Index <= m.held && !slices.Contains(q.passed, e.Index) {
-				return nil // the machine holds its effect, from an earlier life: checkSkip says so
+				m.skip(e) // the machine holds its effect, from an earlier life: checkSkip says so
+				return nil
 			}
 			if err := q.recordPassed(e.Index); vfs.IsShort(err) || identity.IsFull(err) {
 				return retried{err}

@@ -34,6 +34,12 @@ func (s *Skips) Of(index uint64) (by uint64) {
 	return 0
 }
 
+// IsOpen reports whether an entry behind index skips a command at or in front of it.
+func (s *Skips) IsOpen(index uint64) bool {
+	ordered := s.ordered.Load()
+	return ordered != nil && slices.ContainsFunc(*ordered, func(o orderedSkip) bool { return o.index <= index && index < o.by })
+}
+
 // Order notes a committed entry that skips a command. It returns which, and reports whether that is new.
 func (s *Skips) Order(e *raftpb.Entry) (index uint64, isNews bool, err error) {
 	skip, err := entry.DecodeSkip(e.Data)

@@ -96,7 +96,7 @@ func (e *examination) judgeMember(v *Follower) {
 	case v.ReadingSince >= 0 && v.At-v.ReadingSince > e.Bounds.Election/2: // its entries are being read here
 	case e.cannotSendTo(v):
 	case v.Snapshot > 0 && (v.Slow || v.At-v.AckedAt > e.Bounds.Wait()):
-		e.found(diagnosis.CodeSlowMember, v.ID, v.SnapshotAt, fmt.Sprintf("wait: it takes as long as the network and the state machine of host %d need for a snapshot; what hangs there is said by Explain there", v.ID),
+		e.found(diagnosis.CodeSlowMember, v.ID, v.SnapshotAt, fmt.Sprintf("wait: it takes as long as its network and its state machine need; Explain on host %d says what hangs there, and its log what it refuses", v.ID),
 			"host %d is %d entries behind, and needs the snapshot through entry %d: it is sent, or host %d restores it, for %v", v.ID, v.Behind, v.Snapshot, v.ID, e.text(v.At-v.SnapshotAt))
 	case v.Slow:
 		e.found(diagnosis.CodeSlowMember, v.ID, v.LevelAt, fmt.Sprintf("if host %d has just started, it catches up: wait; if not, look at its disk, its processor and the network to it", v.ID),

@@ -87,6 +87,8 @@ type Group struct {
 	awaits  atomic.Uint64 // a take waits until the log is durable through here; 0: none does
 	durable atomic.Uint64 // and it is through here
 
+	rejects repetition.Gate // offers that this member can never use; the transfers' lock is held
+
 	taken, failed atomic.Uint64
 	took          atomic.Int64 // nanoseconds: all that were taken, from capture to the end
 

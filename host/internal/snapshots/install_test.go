@@ -168,6 +168,15 @@ func TestOffers(t *testing.T) {
 		if ends := o.ends(t); !slices.Equal(ends, c.ends) {
 			t.Errorf("%s: ends %v, want %v", c.what, ends, c.ends)
 		}
+		if says := len(o.warned) > 0; says != slices.Contains(c.ends, bulk.Refused) {
+			t.Errorf("%s: its log says %q, and the sender heard %v", c.what, o.warned, c.ends)
+		}
+		lines := len(o.warned)
+		if o.snapshots.Offer(2, offer); len(o.warned) != lines {
+			t.Errorf("%s: offered again at once, its log says %q", c.what, o.warned[lines:])
+		}
+		o.run()
+		o.ends(t)
 		o.transfers.Do(func() {
 			if r, was := o.snapshots.Incoming(); (r != nil) != c.takes || c.takes && was != offer {
 				t.Errorf("%s: it is received: %t, %+v", c.what, r != nil, was)

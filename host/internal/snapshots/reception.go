@@ -139,7 +139,9 @@ func (s *Group) Incoming() (r *bulk.Receiver, o bulk.Offer) {
 
 // Offer takes an offer of another member.
 func (s *Group) Offer(from uint64, o bulk.Offer) {
-	t, g := s.Transfers, s.owner.Bulk()
+	t, g, now := s.Transfers, s.owner.Bulk(), s.owner.Now()
+	var repeats uint64
+	said := false
 	t.Do(func() {
 		r, was := s.Incoming()
 		switch {
@@ -151,8 +153,9 @@ func (s *Group) Offer(from uint64, o bulk.Offer) {
 		case !s.owner.NeedsSnapshot(o.Index):
 			t.SayEnd(g, from, o.Hash, bulk.Done)
 			return
-		case s.Machine == nil || !s.Settings.Installs:
+		case s.rejectEach() != "":
 			t.SayEnd(g, from, o.Hash, bulk.Refused)
+			repeats, said = s.rejects.Admit(now)
 			return
 		case r != nil && (r.IsHeld() || o.FirstIndex <= was.Index+1 && r.IsAlive()):
 			t.SayEnd(g, from, o.Hash, bulk.Other)
@@ -165,6 +168,20 @@ func (s *Group) Offer(from uint64, o bulk.Offer) {
 		}
 		t.Receive(g, from, o.Hash, o.ManifestBytes, s.Offered(o))
 	})
+	if said {
+		s.owner.Warn("a snapshot is offered, and refused: this member stays behind", "from", from, "index", o.Index, "cause", s.rejectEach(), "repeats", repeats)
+	}
+}
+
+// rejectEach says why this member can use no snapshot at all; "" means that it can.
+func (s *Group) rejectEach() string {
+	switch {
+	case s.Machine == nil:
+		return "the state machine of this host restores no snapshots, and those of other members take them; all members need the same"
+	case !s.Settings.Installs:
+		return "the pipeline of this host installs no snapshots; pipeline.Async does"
+	}
+	return ""
 }
 
 // EndTransfer ends the transfer of a snapshot whose state the group has: it was installed, or the log has
