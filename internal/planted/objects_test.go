@@ -6,7 +6,7 @@ var largeObjectBugs = []bug{
 		`if wrong == nil && len(c.Names) > 0 {`, `if false {`}}},
 	{name: "name_anything", what: "a command is applied that names an object which is not held, or has expired", in: "sim", found: "TestObjects", args: "-objects 5", edits: []edit{{"host/internal/objects/apply.go",
 		`k.table.Name(name); err != nil {`, `k.table.Name(name); err != nil && false {`}}},
-	{name: "hold_by_anyone", what: "objects are held before a quorum of the members has them", in: "sim", found: "TestObjects", args: "-objects 10", says: "is said to be held, and its holders are", edits: []edit{{"host/internal/objects/apply.go",
+	{name: "hold_by_anyone", what: "objects are held before a quorum of the members has them", in: "sim", found: "TestObjects", args: "-first 5 -objects 8", says: "is said to be held, and its holders are", edits: []edit{{"host/internal/objects/apply.go",
 		`if r == nil {
 		return r != nil`, `if true {
 		return r != nil`}, {"host/internal/objects/holders.go",
@@ -27,7 +27,7 @@ var largeObjectBugs = []bug{
 		return ""
 	}
 	if at :=`}}},
-	{name: "judge_objects_early", what: "a host removes the files of objects that it does not know yet when it starts", in: "sim", found: "TestObjects", args: "-first 13 -objects 1", says: "has not elected a leader, committed and converged", edits: []edit{{"host/internal/objects/removal.go",
+	{name: "judge_objects_early", what: "a host removes the files of objects that it does not know yet when it starts", in: "sim", found: "TestObjects", args: "-first 18 -objects 1", says: "has not elected a leader, committed and converged", edits: []edit{{"host/internal/objects/removal.go",
 		`case k.wiring.Applied() < min(k.judgeAt, k.wiring.LastIndex()):`, `case false:`}}},
 	{name: "remove_objects_early", what: "a host removes the files of an object as soon as it has expired", in: "host", found: "TestFilesOfAnExpiredObjectStayForTheLog", edits: []edit{{"host/internal/objects/removal.go",
 		`if at == 0 || at > first {`, `if at == 0 {`}, {"host/internal/objects/removal.go",

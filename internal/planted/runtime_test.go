@@ -132,7 +132,7 @@ var runtimeBugs = []bug{
 		`case q.slow:`, `case q.slow && false:`}}},
 	{name: "forget_drained", what: "an apply lane forgets what waits until all is applied, if it came meanwhile", in: "host/internal/apply", found: "TestApplyEndsWithWhatIsDrained", edits: []edit{{"host/internal/apply/round.go",
 		`return len(q.work) > 0 || q.drained.Load() != nil //`, `return len(q.work) > 0 //`}}},
-	{name: "restore_no_sessions", what: "a member that begins from a snapshot forgets its sessions", in: "sim", found: "TestSnapshots", args: "-takes 20", says: "at log time", edits: []edit{{"host/internal/apply/restore.go",
+	{name: "restore_no_sessions", what: "a member that begins from a snapshot forgets its sessions", in: "sim", found: "TestSnapshots", args: "-first 21 -takes 60", says: "at log time", edits: []edit{{"host/internal/apply/restore.go",
 		`s.table, s.last = table, last`, `s.last = last`}}},
 	{name: "lose_wake", what: "a shard forgets a group that was given something to do while its turn ran", in: "host", found: "TestInputDuringATurnIsNotLost", edits: []edit{{"host/internal/sched/worker.go",
 		`			s.enqueue(seat, false)
@@ -197,7 +197,7 @@ var runtimeBugs = []bug{
 		`if len(q.joint.writes) > 0 {
 		l.sync = true // only`, `if false {
 		l.sync = true // only`}}},
-	{name: "ack_before_sync", what: "the append lane gives its answers before the sync that they wait for", in: "sim", found: "TestSeeds", args: "-seeds 500 -failures 1", says: "which it would forget in a crash with", edits: []edit{{"host/internal/appendlane/lane.go",
+	{name: "ack_before_sync", what: "the append lane gives its answers before the sync that they wait for", in: "sim", found: "TestSeeds", args: "-seeds 100 -failures 30", says: "which it would forget in a crash with", edits: []edit{{"host/internal/appendlane/lane.go",
 		`	l.join(q)
 }
 
