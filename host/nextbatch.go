@@ -8,18 +8,19 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// takeCommands takes the commands of the next batch, if it begins now. A member that does not
-// lead, or not yet, takes them at once: it forwards or refuses them.
+// takeCommands takes the commands of the next batch, if it begins now. A member that does not lead, or not
+// yet, takes them at once: it forwards or refuses them.
 func (g *Group) takeCommands(crowded bool) (left bool) {
-	b, st := &g.proposals.batching, g.core.node.BasicStatus()
-	b.Measure(st, g.now)
-	most := int64(maxTurnBytes)
+	b, most := &g.proposals.batching, int64(maxTurnBytes)
 	if crowded {
 		most = maxCrowdedTurnBytes
 	}
 	callBytes := g.callBytes(most)
+	if !b.IsIdle() {
+		b.Measure(g.core.node.BasicStatus(), g.now)
+	}
 	if g.inbox.due.Load() || b.MustAsk(g.now) {
-		left = g.askForCommands(st, most, callBytes)
+		left = g.askForCommands(most, callBytes)
 	}
 	if g.proposals.hasCommands {
 		g.proposals.drain.Add(proposals.Bytes(g.work.taken.proposals))
@@ -38,8 +39,9 @@ func (g *Group) isLate() bool {
 	return b.Holds() && (g.inbox.due.Load() || b.MustAsk(g.now))
 }
 
-func (g *Group) askForCommands(st raft.BasicStatus, most, callBytes int64) (left bool) {
-	b, now := &g.proposals.batching, g.now()
+// askForCommands asks the rule about the commands that wait, and takes them if they begin a batch.
+func (g *Group) askForCommands(most, callBytes int64) (left bool) {
+	b, now, st := &g.proposals.batching, g.now(), g.core.node.BasicStatus()
 	leads := st.RaftState == raft.StateLeader && st.LeadTransferee == raft.None && g.members.founding.TakesCommands() && g.Halted() == nil
 	if leads && !b.Holds() && !g.inbox.hasProposals() {
 		v := b.Ask(batches.State{Now: now})

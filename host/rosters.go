@@ -99,8 +99,8 @@ func (g *Group) reportIgnored(e *raftpb.Entry, why error) {
 }
 
 // setRoster puts a roster in force. From then on every part of the host may ask for its members, so they
-// are known before: also those of a group that is being opened, which only its snapshot names. What other
-// parts do then is in wiring.go.
+// are known before. That holds for a group that is being opened, too, whose members only its snapshot may
+// name. What other parts do then is in wiring.go.
 func (g *Group) setRoster(next *membership.Roster) {
 	g.host.learnMembers(next)
 	was := g.members.rosters.Set(next, g.machine.apply.Applied())

@@ -217,10 +217,10 @@ func (c Config) rejectTokens(t plans.Tokens) error {
 	return nil
 }
 
-// dropSpent leaves out tokens that cannot be used as this host is configured, because of rejected, if they
-// have done their work: the directory has started in the cluster of the tokens. A token may stay set for
-// years, while a cluster gets TLS, or replaces its CA. Otherwise dropSpent returns rejected. given is the
-// configuration without what the tokens say.
+// dropSpent leaves out tokens that cannot be used as this host is configured (rejected says why), if they
+// have done their work. That is so if the directory has started in the cluster of the tokens. A token may
+// stay set for years, while a cluster gets TLS, or replaces its CA. Otherwise dropSpent returns rejected.
+// given is the configuration without what the tokens say.
 func (c Config) dropSpent(given Config, fsys vfs.FS, rejected error) (Config, error) {
 	have, found, err := identity.Read(fsys, c.Dir)
 	if err != nil || !found || have.Cluster != c.Cluster {

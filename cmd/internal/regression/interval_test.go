@@ -34,8 +34,8 @@ func verdicts(scatter, factor float64) (count [3]int) {
 	return count
 }
 
-// A slowdown of 5 % is found, the same program is hardly ever called slower, and with windows that scatter
-// by a third the judge says that it does not know.
+// A slowdown of 5 % is found, and the same program is hardly ever called slower. With windows that scatter by
+// a third the judge says that it does not know.
 func TestJudgeOfWindows(t *testing.T) {
 	for _, tc := range []struct {
 		name            string

@@ -10,11 +10,11 @@
 // workload). It first judges what a busy neighbour hardly changes: processor time, allocations and fsyncs
 // of an operation. Latency comes last, with a wider limit.
 //
-// Processor time an operation is the figure of the ratchet. 3 % more at 1, 16, 100 or 1,000 clients is not
-// accepted, by an interval over pairs of windows (interval.go). Where the machine is too busy to say, that
-// is said: NOT MEASURED. The other conditions are those of lab/compare, with a stricter p. What breaks is
-// measured again in new processes, and only what breaks twice is reported: a gate that cries wolf is taken
-// out.
+// The figure of the ratchet is processor time an operation. The guard accepts no 3 % more at 1, 16, 100 or
+// 1,000 clients. It judges by an interval over pairs of windows (interval.go). Where the machine is too
+// busy to say, that is said: NOT MEASURED. The other conditions are those of lab/compare, with a stricter
+// p. What breaks is measured again in new processes, and only what breaks twice is reported: a gate that
+// cries wolf is taken out.
 //
 // The guard does not see what the workload does not do (large values, many groups, reads, snapshots, a real
 // disk): millrace bench and millrace lab do.

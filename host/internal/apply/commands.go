@@ -224,7 +224,7 @@ func (q *Queue) RefusedBefore(index uint64) error {
 }
 
 // checkpoint takes a checkpoint. current says whether the state of the machine is that after index. Between a
-// command that the group skips and the entry that says so, only commands are compared: a member that does not
+// command that the group skips and the entry that says so, only commands are compared. A member that does not
 // know the entry yet has the effect, and halts at the entry.
 func (s *Commands) checkpoint(index uint64, current bool) {
 	c := s.sums.Checkpoint(index, current)

@@ -169,8 +169,8 @@ func TestAFollowerAnswers(t *testing.T) {
 	}
 }
 
-// A transfer ends when the target leads, and with an error when another member does, when this one leads on
-// or again, when another transfer takes its place, and when no member could lead.
+// A transfer ends well when the target leads. It ends with an error when another member leads, when this
+// one leads on or again, when another transfer takes its place, or when no member could lead.
 func TestTransfers(t *testing.T) {
 	for _, row := range []struct {
 		name string

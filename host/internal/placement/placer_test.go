@@ -176,7 +176,7 @@ func TestAHostThatMovesNothingAsksNothing(t *testing.T) {
 }
 
 // A host that leads 10,000 groups looks at a bounded number of them in a step, and at all of them in a
-// survey; and it gives away half of what another one leads less.
+// survey. It gives away half of what another host leads less.
 func TestStepsAreBounded(t *testing.T) {
 	s, p, m := open(true, nil)
 	p.Drop(m)

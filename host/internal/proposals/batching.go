@@ -102,6 +102,9 @@ func addToMean(mean *time.Duration, took time.Duration) {
 	*mean += (took - *mean) / roundWeight
 }
 
+// IsIdle reports whether no batch is open and nothing is held, so a turn has nothing to measure.
+func (b *Batching) IsIdle() bool { return b.first == len(b.open) && b.next == 0 && !b.Holds() }
+
 // MustAsk reports whether the rule must be asked, however many commands wait: commands were answered, what it
 // waits for will not come, or its time has come.
 func (b *Batching) MustAsk(now func() time.Duration) bool {

@@ -13,8 +13,8 @@ import (
 // commandsInARound is how many commands share a sync of each host.
 func commandsInARound(r report.Result) float64 { return report.Ratio(float64(r.Hosts), r.FsyncsPerOp) }
 
-// fit finds R and k, in microseconds, for rows of one pipeline under different loads, by least squares of the
-// relative errors. ok is false if the rows do not tell the two apart.
+// fit finds R and k, in microseconds, for rows of one pipeline under different loads. The relative errors
+// have the least squares. It returns false if the rows do not tell the two apart.
 func fit(rows []report.Result) (perRound, perCommand float64, ok bool) {
 	var aa, ab, bb, a1, b1 float64
 	for _, r := range rows {

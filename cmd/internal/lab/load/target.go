@@ -79,8 +79,8 @@ type Setup struct {
 	InFlight    int           // bound on the proposals that will be outstanding at once
 	Brief       bool          // the run is short: do not spend seconds on preparing the disk
 	// WrittenBytes is how much of each host's log is in blocks that are written before the load begins, as
-	// it is in a log of some age. 0: the log is young, and begins with what it makes itself. bare writes
-	// into written blocks anyway.
+	// it is in a log of some age. If it is 0 the log is young, and begins with what it makes itself. This is
+	// not for bare, which always writes into written blocks.
 	WrittenBytes int64
 	Seed         uint64
 }

@@ -121,7 +121,7 @@ func (p Plan) request(pt point, dir string) peer.Request {
 }
 
 // writtenBytes is how much of each host's log is prepared for a system: what it will write if it is a quarter
-// faster than the first baseline, which was measured before it under the same load.
+// faster than the first baseline. The baseline was measured before it, under the same load.
 func (r *runner) writtenBytes(pt point) int64 {
 	p := r.plan
 	if p.Young || p.Systems[pt.system].Kind == Baseline {

@@ -13,8 +13,8 @@ import (
 )
 
 // createWAL makes a log. If written is not 0, the first segment has at least that size, and all its blocks
-// are written before the load begins: etcd's log only reserves them. (Its later segments cannot be reached
-// from outside.)
+// are written before the load begins. Of itself etcd's log only reserves them. Its later segments cannot
+// be reached from outside.
 func createWAL(dir string, written int64) (*wal.WAL, error) {
 	if written == 0 {
 		return wal.Create(zap.NewNop(), dir, nil)
