@@ -16,6 +16,7 @@ import (
 // exact as a turn of the group is short.
 type Receipt struct {
 	Index, Term uint64
+	Pos         uint32 // among the commands with this Index, from 0
 
 	// Times on the monotonic clock of this host (Group.Now), which begins anywhere: only differences count. 0
 	// means not known. Group.Propose and Submit know none.
