@@ -361,7 +361,7 @@ type racing struct {
 	lefts       atomic.Int64
 }
 
-func (g *racing) Turn(at Moment, crowded bool, out Outbox) (again bool, due int64) {
+func (g *racing) Turn(at Time, crowded bool, out Outbox) (again bool, due int64) {
 	g.turns++
 	if n := g.given.Load(); n != g.seen.Swap(n) {
 		select {
@@ -371,7 +371,7 @@ func (g *racing) Turn(at Moment, crowded bool, out Outbox) (again bool, due int6
 	}
 	return false, at.Ticks/8*8 + 1<<20
 }
-func (g *racing) Deadline(Moment) Verdict { g.turns++; return Verdict{} } // with the lock: no turn runs
+func (g *racing) Deadline(Time) Verdict { g.turns++; return Verdict{} } // with the lock: no turn runs
 func (g *racing) Left()                   { g.lefts.Add(1) }
 
 // racingTask runs a worker in a goroutine of its own.
@@ -405,7 +405,7 @@ func TestTurnsEndWhileGroupsAreWoken(t *testing.T) {
 	var all sync.WaitGroup
 	for range 3 {
 		g := &racing{ends: make(chan struct{}, 1)}
-		s.Enter(&g.seat, g, func(Moment) {})
+		s.Enter(&g.seat, g, func(Time) {})
 		all.Go(func() {
 			for n := range int64(1000) {
 				g.given.Add(1)
@@ -423,7 +423,7 @@ func TestTurnsEndWhileGroupsAreWoken(t *testing.T) {
 				idle = 1
 			}
 			for range 4 { // a last turn ends while another begins
-				s.Advance(Moment{})
+				s.Advance(Time{})
 			}
 			g.due = idle
 		})
@@ -434,7 +434,7 @@ func TestTurnsEndWhileGroupsAreWoken(t *testing.T) {
 		}()
 	}
 	for tick := range int64(5000) {
-		s.Advance(Moment{Ticks: tick << 10})
+		s.Advance(Time{Ticks: tick << 10})
 		s.Hangs()
 	}
 	all.Wait()
