@@ -314,7 +314,7 @@ func TestLeaveDuringATurn(t *testing.T) {
 	}
 }
 
-// A turn that ends without the lock goes on with the groups that wait, and moves none in the wheel: those
+// A turn that ends without the lock continues with the groups that wait, and moves none in the wheel: those
 // that are due together run in the order of their latest turns.
 func TestTurnsEndWithoutTheLock(t *testing.T) {
 	b := newBench(t, 4)
@@ -372,7 +372,7 @@ func (g *racing) Turn(at Time, crowded bool, out Outbox) (again bool, due int64)
 	return false, at.Ticks/8*8 + 1<<20
 }
 func (g *racing) Deadline(Time) Verdict { g.turns++; return Verdict{} } // with the lock: no turn runs
-func (g *racing) Left()                   { g.lefts.Add(1) }
+func (g *racing) Left()                 { g.lefts.Add(1) }
 
 // racingTask runs a worker in a goroutine of its own.
 type racingTask struct{ wakes chan struct{} }

@@ -39,7 +39,7 @@ type Worker struct {
 const (
 	ended uint32 = iota // or none has begun
 	free                // under way, and may end without the lock
-	held                // under way, and ends under the lock: somebody waits for that
+	held                // under way, and ends under the lock: a caller must know when
 )
 
 // RunOnce implements env.Worker: one turn of one group.
