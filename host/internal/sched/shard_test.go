@@ -282,8 +282,8 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// A turn ends without the lock if nothing holds it, and whoever looks finds that it has ended: a group that
-// leaves is told of its last turn only if that was under way, and none hangs.
+// A turn ends without the lock if nothing holds it, and nothing takes it for one under way. A group that
+// leaves hears of its last turn only if that was under way, and none hangs.
 func TestLeaveDuringATurn(t *testing.T) {
 	for name, during := range map[string]bool{"during": true, "after": false} {
 		b := newBench(t, 2)
