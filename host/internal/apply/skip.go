@@ -78,7 +78,7 @@ func (s *Commands) skip(e *statemachine.Entry) {
 		return // no member can read it, so no call waits for it
 	}
 	if h.HasStamp {
-		s.queue.Time.Note(s.table.Advance(h.Stamp), s.Now())
+		s.queue.Time.Observe(s.table.Advance(h.Stamp), s.Now())
 	}
 	if h.HasMark {
 		if verdict, _ := s.table.Apply(h.Mark, e.Position(), e.Term); verdict == session.Fresh {

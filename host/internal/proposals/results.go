@@ -34,7 +34,7 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 	defer q.mu.Unlock() // also if a Caller ends this goroutine
 	for i := range commands {
 		c := &commands[i]
-		switch call := q.take(c.Position(), c.Term); {
+		switch call := q.pop(c.Position(), c.Term); {
 		case call == nil || !call.w.waits():
 		case call.Session == nil: // its commit is told by the turn, with pipeline.Basic afterwards
 			c.Caller, call.appliedIn = call.Owner, c.Term
@@ -44,7 +44,7 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 		}
 	}
 	if q.calls.n.Load() > 0 {
-		freed = q.takeCallers(commands, now)
+		freed = q.claimCallers(commands, now)
 		q.hold(-freed)
 	}
 	for i := range commands {
@@ -56,9 +56,9 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 	return freed
 }
 
-// take returns the call that waits for the result of an entry, which is applied now.
-func (q *Queue) take(at raftpb.Position, term uint64) *Call {
-	if w := q.ring.Take(at.Index, term); w != nil {
+// pop returns the call that waits for the result of an entry, which is applied now.
+func (q *Queue) pop(at raftpb.Position, term uint64) *Call {
+	if w := q.ring.Pop(at.Index, term); w != nil {
 		return w.call
 	}
 	return nil
@@ -153,7 +153,7 @@ func (q *Queue) callsOf(at raftpb.Position, term uint64, m session.Mark) (calls 
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	calls[0] = q.take(at, term)
+	calls[0] = q.pop(at, term)
 	if c := q.calls.find(m); c != nil {
 		q.calls.remove(c)
 		q.hold(-c.bytes())
@@ -168,7 +168,7 @@ func (q *Queue) callsOf(at raftpb.Position, term uint64, m session.Mark) (calls 
 func (q *Queue) Overtaken(through uint64) {
 	var calls []*Call
 	q.mu.Lock()
-	q.ring.TakeThrough(through, func(w *Waiter) { calls = append(calls, w.call) })
+	q.ring.PopThrough(through, func(w *Waiter) { calls = append(calls, w.call) })
 	q.mu.Unlock()
 	for _, c := range calls {
 		if !c.w.Answered() { // not told Committed: the table of sessions may have refused it
