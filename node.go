@@ -14,7 +14,6 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
-	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Types of package host that this package passes on.
@@ -27,7 +26,7 @@ type (
 	// Receipt says where a command is in the log.
 	Receipt = outcome.Receipt
 	// Position is where a command is in the log: an entry, and a place in it.
-	Position = raftpb.Position
+	Position = outcome.Position
 	// Leader is the leader of a group, with its addresses for hosts and for clients.
 	Leader = host.Leader
 	// Status is the state of a group after its last turn.

@@ -129,8 +129,8 @@ type GroupLog interface {
 	Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error)
 
 	// Typed returns the indexes of the entries in [lo, hi) that hold no commands, by their type
-	// (raftpb.EntryType.HoldsCommands), in ascending order. With them a group that is opened finds its membership changes without reading its
-	// log.
+	// (raftpb.EntryType.HoldsCommands), in ascending order. With them a group that is opened finds its
+	// membership changes without reading its log.
 	Typed(lo, hi uint64) []uint64
 
 	// Recent is Entries from memory. It may return fewer entries than maxBytes allows. ok is false, and

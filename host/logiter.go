@@ -15,9 +15,9 @@ import (
 const logPageBytes = 1 << 20
 
 // Entries returns the committed entries [from, to) of this host's log, in order. Their commands are what
-// raftpb.Entry.Commands yields: Raft's own entries have none, and a batch has several. With to 0 they end at what is committed when
-// the iteration begins. It reads pages of about a mebibyte, from memory or from disk, and holds no lock while
-// it reads or while the loop body runs.
+// raftpb.Entry.Commands yields: Raft's own entries have none, and a batch has several. With to 0 they end
+// at what is committed when the iteration begins. It reads pages of about a mebibyte, from memory or from
+// disk, and holds no lock while it reads or while the loop body runs.
 //
 // If something fails, the last pair has an error:
 //   - one that wraps ErrCompacted if the log begins later than the next entry;

@@ -10,7 +10,8 @@ import (
 // typed lists a group's entries that have a type, membership changes for example: a caller that opens the log
 // finds them without reading it. There are few; each takes 8 bytes.
 //
-// Invariant: indexes ascends, and has exactly the entries of the log that hold no commands (EntryType.HoldsCommands).
+// Invariant: indexes ascends, and has exactly the entries of the log that hold no commands
+// (EntryType.HoldsCommands).
 type typed struct{ indexes []uint64 }
 
 // put notes an entry. In a log whose first segments were dropped, moved entries come in any order.
@@ -42,8 +43,8 @@ func (t *typed) position(i uint64) int {
 	return sort.Search(len(t.indexes), func(k int) bool { return t.indexes[k] >= i })
 }
 
-// Typed returns the indexes of the entries in [lo, hi) that hold no commands (raftpb.EntryType.HoldsCommands),
-// in ascending order. It never blocks and never reads from disk.
+// Typed returns the indexes of the entries in [lo, hi) that hold no commands
+// (raftpb.EntryType.HoldsCommands), in ascending order. It never blocks and never reads from disk.
 func (g *Group) Typed(lo, hi uint64) []uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,7 +9,12 @@ package outcome
 
 import (
 	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
 )
+
+// Position is where a command is in the log: an entry, and a place in it.
+type Position = raftpb.Position
 
 // Receipt is the position of a committed command in the log and, for a Call, when it passed each step. The
 // times are read once for each batch of commands, not for each command. So they cost little and are as

@@ -20,9 +20,8 @@ type Options struct {
 	// sessions that come within 10 ms of log time refuses new sessions. They are born with sessions that it
 	// has forgotten.
 	MaxBytes int64
-	// MaxSessionBytes bounds one session; default 1 MiB, at least 4 KiB. A session takes
-	// SessionBytes and NumberBytes for each number that it has applied and whose answer its client still waits
-	// for.
+	// MaxSessionBytes bounds one session; default 1 MiB, at least 4 KiB. A session takes SessionBytes and
+	// NumberBytes for each number that it has applied and whose answer its client still waits for.
 	MaxSessionBytes int64
 	// MaxResultBytes bounds the memory of the results that are kept; 0, the default, keeps none. When it is
 	// full, the oldest is forgotten. A result that takes more than a quarter of it is not kept.
@@ -169,8 +168,8 @@ func (t *Table) Advance(stamp time.Duration) (now time.Duration) {
 	return t.now
 }
 
-// Apply says what to do with the command at a position, in an entry of a term, which is number m.Number of its
-// session. If it is Fresh, the number is registered.
+// Apply says what to do with the command at a position, in an entry of a term, which is number m.Number of
+// its session. If it is Fresh, the number is registered.
 func (t *Table) Apply(m Mark, at raftpb.Position, term uint64) (Verdict, Record) {
 	s := t.find(m.ID)
 	if s == nil {

@@ -12,7 +12,7 @@ import (
 // The data of an EntryBatch, little-endian:
 //
 //	n         u32, 1 to MaxBatchCommands
-//	commands  n × (length u32, at least 1; that many bytes)
+//	commands  n × (length u32, at least 1; the command)
 //
 // The place of a command in its batch is its Pos, from 0. The commands of a batch are committed, applied and
 // lost together. The core does not look into the data.

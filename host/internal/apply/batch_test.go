@@ -122,7 +122,7 @@ func (m *ledger) Apply(batch []statemachine.Command) error {
 	return nil
 }
 
-// answers are the callers of a host: what became of each command that was not applied.
+// answers are the callers of a host: the fate of each command that was not applied.
 type answers struct {
 	callers
 	told []string

@@ -38,7 +38,8 @@ func (q *Queue) checkSkip(e *raftpb.Entry) *outcome.HaltedError {
 func (q *Queue) skip(e *statemachine.Entry) {
 	at := e.Position()
 	if m, ok := q.Machine.(*Commands); ok {
-		if m.skip(e); m.Options.Applied != nil && e.Index <= m.held && !slices.Contains(q.passed, at) {
+		m.skip(e)
+		if m.Options.Applied != nil && e.Index <= m.held && !slices.Contains(q.passed, at) {
 			return // the machine holds its effect, from an earlier life: checkSkip says so
 		}
 	}

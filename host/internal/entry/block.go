@@ -29,7 +29,8 @@ import (
 //	           and the index of each, ascending: the first, then what each is above the one before. In version
 //	           4 the pos of the command is behind each index
 //
-// Version 3 is written only if commands were skipped, and version 4 only if one is not the first of its entry.
+// Version 3 is written only if commands were skipped, and version 4 only if one is not the first of its
+// entry.
 //
 // The sessions and the log time are a part of the snapshot (session.Table.AppendTo).
 type Block struct {
