@@ -57,8 +57,8 @@ func (c *Completions[R]) Space() int { return c.queue.Space() }
 // all of them or the first of them, and returns how many. Each one taken gets one outcome, in to, with its
 // tag. The error says why the next one was not taken: an error of Submit, or ErrCompletionsFull.
 //
-// The options are for all of them. InSession names the number of the first command; the others have those that
-// follow. WithReceipt has no effect.
+// The options are for all of them. InSession names the number of the first command; the others have those
+// that follow. WithReceipt has no effect.
 func (n *Node[C, R]) SubmitMany(commands []C, tags []uint64, to *Completions[R], options ...ProposeOption) (taken int, err error) {
 	switch {
 	case to == nil || to.queue == nil:
@@ -97,8 +97,8 @@ func (n *Node[C, R]) SubmitMany(commands []C, tags []uint64, to *Completions[R],
 var errNoCompletions = errors.New("millrace: nowhere to leave outcomes; make Completions with NewCompletions")
 
 // SubmitRead begins a read without waiting. Its outcome comes to Completions when the state machine of this
-// host may be read, as for Read. An error means that it has not begun: ErrCompletionsFull, or what Read says of
-// the consistency. A read of a group without a leader waits for one, without end.
+// host may be read, as for Read. An error means that it has not begun: ErrCompletionsFull, or what Read
+// says of the consistency. A read of a group without a leader waits for one, without end.
 func (n *Node[C, R]) SubmitRead(tag uint64, c Consistency, to *Completions[R]) error {
 	if to == nil || to.queue == nil {
 		return errNoCompletions
@@ -117,11 +117,22 @@ func (n *Node[C, R]) SubmitRead(tag uint64, c Consistency, to *Completions[R]) e
 		to.queue.Add(Completion[R]{Tag: tag, Read: at, Err: err})
 		return nil
 	}
-	r := new(host.Read)
-	r.OnDone(func() {
-		at, _, err := r.Poll()
-		to.queue.Add(Completion[R]{Tag: tag, Read: c.at(at), Err: err})
-	})
-	n.start(r, c)
+	r := &submittedRead[R]{tag: tag, asks: c, to: to.queue}
+	r.OnDone(r)
+	n.start(&r.Read, c)
 	return nil
+}
+
+// submittedRead is a read whose outcome comes to Completions.
+type submittedRead[R any] struct {
+	host.Read
+	tag  uint64
+	asks Consistency
+	to   *completion.Queue[Completion[R]]
+}
+
+// Told implements completion.Told.
+func (r *submittedRead[R]) Told() {
+	at, _, err := r.Poll()
+	r.to.Add(Completion[R]{Tag: r.tag, Read: r.asks.at(at), Err: err})
 }

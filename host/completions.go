@@ -10,8 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/completion"
 )
 
-// Completions gathers the outcomes of commands and reads that one goroutine hands in, of any number of groups.
-// So many are under way without a goroutine for each, and none is woken for each. A loop of its owner:
+// Completions gathers the outcomes of commands and reads that one goroutine hands in, of any number of
+// groups. So many are under way without a goroutine for each, and none is woken for each. A loop of its
+// owner:
 //
 //	for {
 //		n, err := g.SubmitMany(commands, tags, done) // ErrCompletionsFull and ErrOverloaded: not all
@@ -32,8 +33,8 @@ func NewCompletions(limit int) *Completions {
 // Ready returns a channel that has an element when outcomes wait. Take removes it.
 func (c *Completions) Ready() <-chan struct{} { return c.queue.Ready() }
 
-// Take returns the outcomes that wait, those of one group in the order in which they became known. There may be
-// none. It takes over the memory of reuse, which may be nil.
+// Take returns the outcomes that wait, in the order in which they became known. There may be none. It takes
+// over the memory of reuse, which may be nil.
 func (c *Completions) Take(reuse []outcome.Completion) []outcome.Completion {
 	return c.queue.Take(reuse)
 }
@@ -99,8 +100,8 @@ func (g *Group) putMany(batch []proposals.Proposal) (taken int, err error) {
 	return taken, outcome.WithCause(err, g.Err())
 }
 
-// CallMany hands in calls, as Call does, with one lock and one wake. It takes all of them or the first of them,
-// and returns how many. The error says why the next one was not taken.
+// CallMany hands in calls, as Call does, with one lock and one wake. It takes all of them or the first of
+// them, and returns how many. The error says why the next one was not taken.
 func (g *Group) CallMany(calls []*Call) (taken int, err error) {
 	batch := make([]proposals.Proposal, 0, len(calls))
 	for _, c := range calls {
@@ -126,11 +127,21 @@ func (g *Group) SubmitRead(tag uint64, maxAge time.Duration, to *Completions) er
 	if to.queue.Begin(1) == 0 {
 		return outcome.ErrCompletionsFull
 	}
-	r := new(Read)
-	r.OnDone(func() {
-		at, _, err := r.Poll()
-		to.queue.Add(outcome.Completion{Tag: tag, Read: at, Err: err})
-	})
-	g.StartRead(r, maxAge)
+	r := &submittedRead{tag: tag, to: to.queue}
+	r.OnDone(r)
+	g.StartRead(&r.Read, maxAge)
 	return nil
+}
+
+// submittedRead is a read whose outcome comes to Completions.
+type submittedRead struct {
+	Read
+	tag uint64
+	to  *proposals.Completions
+}
+
+// Told implements completion.Told.
+func (r *submittedRead) Told() {
+	at, _, err := r.Poll()
+	r.to.Add(outcome.Completion{Tag: r.tag, Read: at, Err: err})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// many hands in commands with tags from first on, and returns how many were taken.
+// many hands in commands with tags from first onwards, and returns how many were taken.
 func (l *testHost) many(to *Completions, first uint64, commands ...string) (int, error) {
 	bytes, tags := make([][]byte, len(commands)), make([]uint64, len(commands))
 	for i, c := range commands {

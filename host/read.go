@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/reads"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/completion"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -28,9 +29,9 @@ func (r *Read) Wait(ctx context.Context) (outcome.ReadAt, error) {
 	return r.read.Wait(ctx)
 }
 
-// OnDone makes f run once, when the outcome is known. A worker of the host calls it, so f must not block and
-// must not call the group. OnDone must be called before the read begins.
-func (r *Read) OnDone(f func()) { r.read.OnDone(f) }
+// OnDone makes t hear once that the outcome is known. It is for package millrace, and must be called before
+// the read begins. A worker of the host calls t, which must neither block nor call the group.
+func (r *Read) OnDone(t completion.Told) { r.read.OnDone(t) }
 
 // StartRead begins a read and never blocks; Poll or Wait of r tells when the state machine of this host may
 // be read. With maxAge 0 the read is linearizable: it sees everything that was acknowledged before this

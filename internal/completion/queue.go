@@ -5,6 +5,9 @@ package completion
 
 import "github.com/millrace/millrace/internal/lock"
 
+// Told hears that an outcome is known. Told must not block.
+type Told interface{ Told() }
+
 // Queue holds outcomes until they are taken. Any goroutine may call its methods. They never block for long:
 // one lock, no I/O.
 type Queue[T any] struct {
@@ -26,7 +29,7 @@ func New[T any](limit int) *Queue[T] {
 func (q *Queue[T]) Ready() <-chan struct{} { return q.ready }
 
 // Begin reserves places for n outcomes, or for as many as there are. Each place gets one outcome (Add), or is
-// given back (Cancel).
+// cancelled.
 func (q *Queue[T]) Begin(n int) (begun int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

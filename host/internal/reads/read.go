@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/completion"
 	"github.com/millrace/millrace/internal/lock"
 )
 
@@ -29,8 +30,8 @@ type Read struct {
 	misused bool
 	done    bool
 	err     error
-	ended   chan struct{} // nil until a Wait needs it
-	told    func()        // OnDone
+	ended   chan struct{}   // nil until a Wait needs it
+	told    completion.Told // OnDone
 }
 
 var (
@@ -53,12 +54,12 @@ func (r *Read) begin(q *Queue) bool {
 // finish tells the outcome, once. No list of the queue has it any more.
 func (r *Read) finish(err error) {
 	if told := r.end(err); told != nil {
-		told()
+		told.Told()
 	}
 }
 
 // end does that, and returns what must be called then.
-func (r *Read) end(err error) (told func()) {
+func (r *Read) end(err error) (told completion.Told) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {
@@ -73,8 +74,8 @@ func (r *Read) end(err error) (told func()) {
 	return r.told
 }
 
-// OnDone makes f run once, when the outcome is known. It must be called before the read begins.
-func (r *Read) OnDone(f func()) { r.told = f }
+// OnDone makes t hear once that the outcome is known. It must be called before the read begins.
+func (r *Read) OnDone(t completion.Told) { r.told = t }
 
 // Poll returns the outcome, if it is known.
 func (r *Read) Poll() (at outcome.ReadAt, done bool, err error) {

@@ -2,13 +2,13 @@ package proposals
 
 import "github.com/millrace/millrace/host/outcome"
 
-// gathered are outcomes for the same Completions, which get them together: one lock for all of one answer.
-type gathered struct {
+// delivery has outcomes for the same Completions, which get them together: one lock for all of one answer.
+type delivery struct {
 	to       *Completions
 	outcomes []outcome.Completion
 }
 
-func (g *gathered) add(to *Completions, c outcome.Completion) {
+func (g *delivery) add(to *Completions, c outcome.Completion) {
 	if to != g.to {
 		g.flush()
 		g.to = to
@@ -16,7 +16,7 @@ func (g *gathered) add(to *Completions, c outcome.Completion) {
 	g.outcomes = append(g.outcomes, c)
 }
 
-func (g *gathered) flush() {
+func (g *delivery) flush() {
 	if g.to == nil {
 		return
 	}
