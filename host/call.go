@@ -42,18 +42,18 @@ type Call struct {
 // session.Mark.Validate says, and a HaltedError
 // if the state machine of this member is halted.
 func (g *Group) Call(c *Call) error {
-	err := g.takeCall(c)
+	err := g.acceptCall(c)
 	if full := errors.Is(err, outcome.ErrOverloaded); !full || !c.Waits {
 		g.countRefused(err)
 	}
 	return err
 }
 
-func (g *Group) takeCall(c *Call) error {
+func (g *Group) acceptCall(c *Call) error {
 	if err := g.rejectCall(c); err != nil {
 		return err
 	}
-	wakes, err := g.inbox.putProposal(g.begin(c))
+	wakes, err := g.inbox.enqueueProposal(g.begin(c))
 	if err != nil {
 		if errors.Is(err, outcome.ErrOverloaded) {
 			return g.overloaded()

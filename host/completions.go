@@ -73,7 +73,7 @@ func (g *Group) SubmitMany(commands [][]byte, tags []uint64, to *Completions) (t
 	for i := range batch {
 		batch[i] = proposals.Proposal{Command: commands[i], Waiter: &waiters[i]}
 	}
-	taken, refused := g.putMany(batch)
+	taken, refused := g.handMany(batch)
 	to.queue.Cancel(begun - taken)
 	switch {
 	case refused != nil:
@@ -85,12 +85,12 @@ func (g *Group) SubmitMany(commands [][]byte, tags []uint64, to *Completions) (t
 	return taken, err
 }
 
-// putMany puts commands into the inbox, or the first of them.
-func (g *Group) putMany(batch []proposals.Proposal) (taken int, err error) {
+// handMany hands commands to the inbox, or the first of them.
+func (g *Group) handMany(batch []proposals.Proposal) (taken int, err error) {
 	if len(batch) == 0 {
 		return 0, nil
 	}
-	taken, wakes, err := g.inbox.putProposals(batch)
+	taken, wakes, err := g.inbox.enqueueProposals(batch)
 	if wakes {
 		g.wake()
 	}
@@ -110,7 +110,7 @@ func (g *Group) CallMany(calls []*Call) (taken int, err error) {
 		}
 		batch = append(batch, g.begin(c))
 	}
-	taken, refused := g.putMany(batch)
+	taken, refused := g.handMany(batch)
 	if refused != nil {
 		err = refused
 	}

@@ -80,7 +80,7 @@ func (g *Group) proposeEntries(entries []raftpb.Entry) (first uint64, err error)
 		return 0, err
 	}
 	last := g.core.node.BasicStatus().LastIndex
-	g.proposals.batching.Put(last, len(entries))
+	g.proposals.batching.Record(last, len(entries))
 	return last + 1 - uint64(len(entries)), nil
 }
 

@@ -65,19 +65,19 @@ func (g *Group) Submit(command []byte) (Pending, error) {
 }
 
 func (g *Group) submit(command []byte, w *proposals.Waiter) error {
-	err := g.take(command, w)
+	err := g.accept(command, w)
 	g.countRefused(err)
 	return err
 }
 
-func (g *Group) take(command []byte, w *proposals.Waiter) error {
+func (g *Group) accept(command []byte, w *proposals.Waiter) error {
 	if err := g.rejectPlain(); err != nil {
 		return err
 	}
 	if err := g.rejectCommand(command); err != nil {
 		return err
 	}
-	wakes, err := g.inbox.putProposal(proposals.Proposal{Command: command, Waiter: w})
+	wakes, err := g.inbox.enqueueProposal(proposals.Proposal{Command: command, Waiter: w})
 	if err != nil {
 		return outcome.WithCause(err, g.Err())
 	}

@@ -39,8 +39,8 @@ type openBatch struct {
 	commands int
 }
 
-// Put notes the last entry of what this turn has put into the log, and how many commands it was.
-func (b *Batching) Put(last uint64, commands int) { b.next, b.put = last, b.put+commands }
+// Record records the last entry of what this turn has put into the log, and how many commands it was.
+func (b *Batching) Record(last uint64, commands int) { b.next, b.put = last, b.put+commands }
 
 // roundWeight is the weight of a new round in the mean: about the last eight count.
 const roundWeight = 8

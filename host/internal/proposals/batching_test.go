@@ -20,7 +20,7 @@ func TestBatchesAreMeasured(t *testing.T) {
 	turn := func() { b.Measure(st, func() time.Duration { return now }) }
 	st.RaftState, st.Term = raft.StateLeader, 2
 	for last := uint64(1); last <= 200; last++ {
-		b.Put(last, 2)
+		b.Record(last, 2)
 		turn()
 	}
 	turn() // nothing was put
@@ -33,7 +33,7 @@ func TestBatchesAreMeasured(t *testing.T) {
 		t.Errorf("after a commit: %+v, %d are kept", c, len(b.open))
 	}
 	st.RaftState = raft.StateFollower
-	b.Put(201, 2)
+	b.Record(201, 2)
 	turn()
 	if c := b.Counts(); c != (BatchCounts{}) {
 		t.Errorf("when it is deposed: %+v", c)
