@@ -38,7 +38,7 @@ func load(node *millrace.Node[[]byte, int64], r io.Reader) (applied int, err err
 		taken, err := node.SubmitMany(lines, tags, done)
 		lines, tags = lines[taken:], tags[taken:]
 		if after, overloaded := millrace.RetryAfter(err); overloaded && taken == 0 {
-			time.Sleep(after) // others have filled the node
+			<-time.After(after) // others have filled the node
 		} else if err != nil && !overloaded && !errors.Is(err, millrace.ErrCompletionsFull) {
 			return applied, err
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace/millrace/millracetest"
 )
 
-// All lines are applied, many more than are under way; none is lost or doubled. A node that is closed says so.
+// All lines are applied, many more than are under way; none is lost or doubled. A node that is closed says
+// so.
 func TestLoad(t *testing.T) {
 	v := &volume{}
 	c := millracetest.New(t, 1, func(uint64) millrace.Machine[[]byte, int64] { return millrace.InMemory(v, millrace.Bytes()) })

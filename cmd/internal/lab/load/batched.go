@@ -31,7 +31,7 @@ type Answered struct {
 	Err error
 }
 
-// Batched is one goroutine that keeps so many writes outstanding, and hands in together what it can.
+// Batched is one goroutine that keeps a number of writes outstanding, and hands in together what it can.
 type Batched struct{ Outstanding int }
 
 func (g Batched) start(ctx context.Context, l *Load, wg *sync.WaitGroup) {

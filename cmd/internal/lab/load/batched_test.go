@@ -58,7 +58,9 @@ func (h *hall) Wait(ctx context.Context, reuse []load.Answered) []load.Answered 
 	return answers
 }
 
-func newHall(fails func(uint64) error) *hall { return &hall{Target: labtest.NewTarget(3), fails: fails} }
+func newHall(fails func(uint64) error) *hall {
+	return &hall{Target: labtest.NewTarget(3), fails: fails}
+}
 
 // One goroutine, seven writes a millisecond: each is counted, with its own latency, and verified.
 func TestBatchedCountsEachWrite(t *testing.T) {
