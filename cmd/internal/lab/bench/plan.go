@@ -67,7 +67,7 @@ func (p Plan) Validate() error {
 		}
 	}
 	if slices.Contains(p.Pipelines, BatchName) && len(p.Rates) > 0 {
-		return lab.Invalid("Pipelines", "%s is a closed loop; leave it out, or --rate", BatchName)
+		return lab.Invalid("Pipelines", "%s is a closed loop, and has no rate; leave it out", BatchName)
 	}
 	switch {
 	case p.ValueBytes < load.MinValueBytes || p.ValueBytes > load.MaxValueBytes:
