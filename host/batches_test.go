@@ -199,8 +199,8 @@ func (l *testHost) offer(n int) {
 	l.manual.runIdle()
 }
 
-// Other hosts may forward commands without a pause, so a batch of theirs is always under way. A command of this
-// host waits for at most one commit, and for half a round.
+// Other hosts may forward commands without a pause, so a batch of theirs is always under way. A command of
+// this host waits for at most one commit, and for half a round.
 func TestForwardedCommandsHoldNone(t *testing.T) {
 	l := openHolding(t)
 	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&echoMachine{}, statemachine.CommandOptions{}))

@@ -216,8 +216,8 @@ func (b *inbox) dequeue(spare *inputs, maxBytes int64) (more bool) {
 
 // dequeueCommands takes commands, if ask says that a batch begins with those that wait. A turn gets at most
 // about maxBytes, but at least one. Of a group of calls (call.go) it gets callBytes at most, and maybe
-// none: the verdict is zero then. The spare has none before. dequeueCommands reports whether more are left that
-// may follow at once.
+// none: the verdict is zero then. The spare has none before. dequeueCommands reports whether more are left
+// that may follow at once.
 func (b *inbox) dequeueCommands(spare *inputs, maxBytes, callBytes int64, now time.Duration, ask func(batches.State) batches.Verdict) (v batches.Verdict, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

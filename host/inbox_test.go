@@ -29,8 +29,8 @@ func takeCalls(b *inbox, in *inputs, most, callBytes int64) (more bool) {
 	return more || left
 }
 
-// A rule hears nothing of commands that wait for something else: it would count a batch that does not begin, in
-// each turn again.
+// A rule hears nothing of commands that wait for something else: it would count a batch that does not
+// begin, in each turn again.
 func TestTheRuleHearsNothingOfCommandsThatWaitForMore(t *testing.T) {
 	for _, callBytes := range []int64{1, 1 << 20} {
 		b := anInbox(1<<20, 1<<20)

@@ -74,8 +74,8 @@ func (g *Group) rejectBatch(batch []proposals.Proposal) error {
 	return nil
 }
 
-// proposeEntries proposes entries, all or none, and returns the index of the first. own is how many are commands
-// from the inbox.
+// proposeEntries proposes entries, all or none, and returns the index of the first. own is how many are
+// commands from the inbox.
 func (g *Group) proposeEntries(entries []raftpb.Entry, own int) (first uint64, err error) {
 	if err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: entries}); err != nil {
 		return 0, err

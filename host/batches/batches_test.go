@@ -261,8 +261,8 @@ func TestChoiceWithNoise(t *testing.T) {
 }
 
 // Where a disk takes 30 ms, 8 commands come each millisecond, and each sync answers all that came before it
-// began, a command takes 45 ms on average. A trial that is shorter than some rounds measures anything. It begins
-// when what came before it is answered.
+// began, a command takes 45 ms on average. A trial that is shorter than some rounds measures anything. It
+// begins when what came before it is answered.
 func TestATrialLastsForManyRounds(t *testing.T) {
 	const each, sync = 8, 30 * time.Millisecond
 	for phase := range time.Duration(30) {

@@ -53,7 +53,7 @@ func (c *Cohort) Next(s State) Verdict {
 	return Verdict{Begins: true, Wake: maxHeld, WakeBytes: maxHeldBytes}
 }
 
-// expect notes that clients of this host were answered, who may come back.
+// expect notes that clients of this host were answered. They may come back.
 func (c *Cohort) expect(s State) {
 	c.target = 0
 	if n := s.Waiting + s.Back; c.pause == 0 && n > 2 {

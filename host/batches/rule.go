@@ -14,7 +14,7 @@ type State struct {
 	Open     int   // batches that are not committed and have commands of clients of this host
 	Pending  int   // commands that are not committed, in all batches
 	Answered int   // commands that were committed since the call before,
-	Back     int   // and those of clients of this host, who may come back
+	Back     int   // and those of clients of this host: they may come back
 	// Waited is how long the commands have waited that are not in a batch yet, in sum.
 	Waited time.Duration
 	// Round is the mean time from the beginning of a batch to its commit, and Flush the mean time until the

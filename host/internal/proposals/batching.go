@@ -15,7 +15,7 @@ type Batching struct {
 	Kind batches.Kind // of the rule; set before the first turn
 
 	// Owned by the turn.
-	rule     batches.Rule // nil: it begins anew with the next question
+	rule     batches.Rule // nil: the next question gets a new one
 	term     uint64       // in which this host leads; 0: it does not
 	open     []openBatch
 	first    int           // of open; those before it are committed
@@ -46,8 +46,8 @@ type openBatch struct {
 	own      int // of clients of this host
 }
 
-// Put notes the last entry of what this turn has put into the log, how many commands it was, and how many of
-// them are of clients of this host.
+// Put notes the last entry of what this turn has put into the log, and how many commands it was. own of them
+// are of clients of this host.
 func (b *Batching) Put(last uint64, commands, own int) {
 	b.next, b.put, b.putOwn = last, b.put+commands, b.putOwn+own
 }
@@ -153,7 +153,8 @@ func (b *Batching) Ask(s batches.State) batches.Verdict {
 }
 
 // Pass is in place of Ask for a member that takes all commands at once, since it does not lead. A rule that
-// was not asked has not measured what happened meanwhile, so it begins anew.
+// was not asked has not measured what happened meanwhile, so the next
+// question gets a new one.
 func (b *Batching) Pass() batches.Verdict {
 	b.rule = nil
 	b.answered, b.back, b.wake, b.again = 0, 0, 1, 0

@@ -51,7 +51,7 @@ func in(role raft.StateType, term uint64) (st raft.BasicStatus) {
 }
 
 // Commands of this host are never held behind batches that have none of them: others may forward commands
-// without a pause. And a batch of others makes nobody wait for clients that come back to another host.
+// without a pause. And a batch of others makes no client wait for those that come back to another host.
 func TestBatchesOfOthersHoldNothing(t *testing.T) {
 	b := Batching{Kind: batches.Cohorts}
 	now := time.Second

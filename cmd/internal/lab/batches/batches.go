@@ -222,8 +222,8 @@ func (p Plan) hardware(at place) sim.Hardware {
 // opsPerClient is how many writes of each client are measured at least.
 const opsPerClient = 6
 
-// runUp is how many writes of each client, or of a hundred, come before the measured ones, under every rule. A
-// host that tries rules has found the better one then.
+// runUp is how many writes of each client, or of a hundred, come before the measured ones, under every
+// rule. A host that tries rules has found the better one then.
 const runUp = 50
 
 // openRounds is how many rounds of network and disk a measurement of the open loop lasts at least.
