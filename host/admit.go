@@ -61,7 +61,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 		}
 	}
 	if h.network.handshakes.Of(peer.ID) != nil && fix != "" {
-		h.reports.watch.RecordRefusal(peer.ID, err, fix, remote, h.clock.livedAtBeat(), h.config.bounds().Refused())
+		h.reports.watch.RecordRefusal(peer.ID, err, fix, remote, h.clock.awakeAtBeat(), h.config.bounds().Refused())
 	}
 	if h.trust.admission.IsNews(peer.ID, remote, err) {
 		h.reports.events.Emit(event.HostRefused{Host: peer.ID, Remote: remote, Err: err})

@@ -50,7 +50,7 @@ func (g *Group) tellAuthorityLost() {
 	if !g.members.withoutAuthority.Load() {
 		return
 	}
-	g.members.lostAt = g.host.clock.livedAtBeat()
+	g.members.lostAt = g.host.clock.awakeAtBeat()
 	g.host.reports.events.Emit(event.AuthorityLost{Group: g.id})
 	g.host.env.logger.Warn("millrace: the group is opened without authority: its log may lack what it has acknowledged; it neither votes nor counts until it has caught up", "group", g.id, "host", g.self)
 }

@@ -13,7 +13,7 @@ const departedTimeouts = 16
 
 // forgetDeparted forgets the hosts that have gone for good. It is called once in two election timeouts.
 func (h *Host) forgetDeparted() {
-	now := h.clock.livedAtBeat()
+	now := h.clock.awakeAtBeat()
 	for _, id := range h.others() {
 		p := h.network.handshakes.Of(id)
 		if p != nil && now-p.HeardAt.Load() > departedTimeouts*int64(h.config.electionTicks()) && h.isDeparted(id) {

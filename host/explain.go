@@ -33,7 +33,7 @@ func (g *Group) Explain() diagnosis.Diagnosis { return examination.Examine(g.fac
 func (g *Group) facts() *examination.Facts {
 	c, times := &g.host.config, &g.life.roleTimes
 	f := &examination.Facts{
-		Group: g.id, Host: g.self, Now: g.host.clock.lived(), Bounds: c.bounds(), Status: g.Status(),
+		Group: g.id, Host: g.self, Now: g.host.clock.awake(), Bounds: c.bounds(), Status: g.Status(),
 		Opened: times.Opened.Load(), Leads: times.Leads.Load(), Leaderless: times.Leaderless.Load(),
 	}
 	if err := g.Err(); err != nil {

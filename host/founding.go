@@ -57,7 +57,7 @@ func (g *Group) rejectOutsider() error {
 // holdCommands decides whether commands stay in the inbox.
 func (g *Group) holdCommands() (released bool) {
 	hold := g.core.node.BasicStatus().RaftState == raft.StateLeader && g.members.founding.Holds()
-	return g.inbox.hold(hold) && !hold
+	return g.inbox.pause(hold) && !hold
 }
 
 // foundingDue returns the tick at which commands are no longer held.
@@ -128,7 +128,7 @@ func (g *foundingWiring) Incarnation(id uint64) (i transport.Incarnation, known 
 }
 
 func (g *foundingWiring) AskSilent() {
-	now := g.host.clock.livedAtBeat()
+	now := g.host.clock.awakeAtBeat()
 	for _, id := range (*Group)(g).memberIDs() {
 		if p := g.host.network.handshakes.Of(id); p != nil && now-p.HeardAt.Load() > int64(g.host.config.electionTicks()/2) {
 			g.host.askIfAlive(id, now)

@@ -31,7 +31,7 @@ func (g *Group) Founding() diagnosis.Founding {
 
 // silentMembers returns the members that were met and are silent for longer than a host that lives.
 func (g *Group) silentMembers() (ids []uint64) {
-	now := g.host.clock.lived()
+	now := g.host.clock.awake()
 	for _, id := range g.memberIDs() {
 		if p := g.host.network.handshakes.Of(id); p != nil && p.Met.Load() && now-p.HeardAt.Load() > g.host.config.bounds().Unheard() {
 			ids = append(ids, id)

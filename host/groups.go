@@ -108,7 +108,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	g.openLeader()
 	g.leadership.placing.Open(&h.changes.placer, (*placedGroup)(g), placement.Preference(c.Placement).Clone())
 	g.snapshots.init(g, machine)
-	g.life.roleTimes.Begin(h.clock.livedAtBeat())
+	g.life.roleTimes.Begin(h.clock.awakeAtBeat())
 	g.members.init(g)
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
 	if err := g.openJoined(); err != nil {

@@ -19,7 +19,7 @@ func (h *Host) meet(from uint64) {
 			return
 		}
 	}
-	p.Hear(h.clock.livedAtBeat(), int64(2*h.config.electionTicks()))
+	p.Hear(h.clock.awakeAtBeat(), int64(2*h.config.electionTicks()))
 	if !p.Told.Load() {
 		p.Told.Store(true)
 		h.tellAddresses(from, h.others())
@@ -57,7 +57,7 @@ func (h *inbound) RefusedBy(by uint64, why string) {
 		return
 	}
 	if p.Refuses.Load() == nil {
-		p.RefusesSince.Store(h.clock.livedAtBeat())
+		p.RefusesSince.Store(h.clock.awakeAtBeat())
 	}
 	p.Refuses.Store(&why)
 	for _, g := range h.groups.all() {
@@ -94,8 +94,8 @@ func (g *Group) stopIfRefused() {
 	}
 }
 
-// takeGreeting takes what a host says when it meets this one.
-func (h *Host) takeGreeting(from uint64, body []byte) error {
+// receiveGreeting receives what a host says when it meets this one.
+func (h *Host) receiveGreeting(from uint64, body []byte) error {
 	if len(body) != 2 {
 		return fmt.Errorf("%w: a greeting of %d bytes", control.ErrBad, len(body))
 	}
@@ -108,8 +108,8 @@ func (h *Host) takeGreeting(from uint64, body []byte) error {
 	return nil
 }
 
-// takeRefusal takes that a member refuses this host.
-func (h *Host) takeRefusal(from uint64, body []byte) error {
+// receiveRefusal hears that a member refuses this host.
+func (h *Host) receiveRefusal(from uint64, body []byte) error {
 	r, err := members.DecodeRefusal(body)
 	if err != nil {
 		return err
@@ -120,8 +120,8 @@ func (h *Host) takeRefusal(from uint64, body []byte) error {
 	return nil
 }
 
-// takeStranger takes that this host is no member of a group.
-func (h *Host) takeStranger(from uint64, body []byte) error {
+// receiveStranger hears that this host is no member of a group.
+func (h *Host) receiveStranger(from uint64, body []byte) error {
 	group, err := members.DecodeStranger(body)
 	if err != nil {
 		return err
@@ -132,8 +132,8 @@ func (h *Host) takeStranger(from uint64, body []byte) error {
 	return nil
 }
 
-// takeRemoval takes that a group has removed this host's directory.
-func (h *Host) takeRemoval(from uint64, body []byte) error {
+// receiveRemoval hears that a group has removed this host's directory.
+func (h *Host) receiveRemoval(from uint64, body []byte) error {
 	r, err := members.DecodeRemoved(body)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (h *Host) admitted(id uint64, before transport.Incarnation) {
 	}
 	h.bulk.transfers.StopSendingTo(id)
 	for _, g := range h.groups.all() {
-		g.inbox.putReplaced(id)
+		g.inbox.recordReplaced(id)
 		g.setRefuses()
 	}
 }

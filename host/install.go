@@ -55,9 +55,9 @@ func (g *Group) observeInstalled(answer *raftpb.Message) {
 	g.members.noted.DropThrough(p.ID.Index)
 	block, err := entry.DecodeBlock(p.Manifest.Host)
 	if err == nil && g.members.founding.IsFounded() {
-		g.takeRoster(block.Roster)
+		g.adoptRoster(block.Roster)
 	} else if err == nil {
-		if err = g.takeFounding(&block); err == nil {
+		if err = g.adoptFounding(&block); err == nil {
 			g.countFounded()
 			g.members.founding.Publish()
 			g.setRefuses()

@@ -136,8 +136,8 @@ func (h *Host) recordUnbound(group, member uint64, cause string) {
 	}
 }
 
-// takeUnbound learns from a leader that it has not bound this host to the key that it has named.
-func (h *Host) takeUnbound(from uint64, a plans.Answer) {
+// receiveUnbound learns from a leader that it has not bound this host to the key that it has named.
+func (h *Host) receiveUnbound(from uint64, a plans.Answer) {
 	_, wanted := h.ownKey()
 	if g := h.groups.get(a.Group); g != nil && g.isOther(from) && a.ID == membership.PlanID(wanted[:len(a.ID)]) {
 		h.recordUnbound(a.Group, h.config.ID, a.Why)

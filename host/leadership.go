@@ -97,15 +97,15 @@ func (g *Group) answerApplied() (again bool) {
 	return false
 }
 
-// takeApplied takes a question or an answer of another host about what is applied.
-func (h *Host) takeApplied(from uint64, body []byte) error {
+// receiveApplied receives a question or an answer of another host about what is applied.
+func (h *Host) receiveApplied(from uint64, body []byte) error {
 	r, err := leadership.DecodeApplied(body)
 	if err != nil {
 		return err
 	}
 	r.From = from
 	if g := h.groups.get(r.Group); g != nil {
-		g.inbox.putApplied(r, body[0] == control.AppliedQuestion)
+		g.inbox.enqueueApplied(r, body[0] == control.AppliedQuestion)
 		g.wake()
 	}
 	return nil

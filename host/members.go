@@ -28,8 +28,8 @@ func (g *Group) isMember(id uint64) bool { return slices.Contains(g.memberIDs(),
 // isOther reports whether a host is another member of the group.
 func (g *Group) isOther(id uint64) bool { return id != g.self && g.isMember(id) }
 
-// leavesOutMember reports whether the group does not hear a member: it comes with another directory.
-func (g *Group) leavesOutMember(id uint64) bool {
+// excludes reports whether the group does not hear a member: it comes with another directory.
+func (g *Group) excludes(id uint64) bool {
 	refused := g.members.refuses.Load()
 	return refused != nil && slices.Contains(*refused, id)
 }
@@ -37,7 +37,7 @@ func (g *Group) leavesOutMember(id uint64) bool {
 // isMemberOrLeads reports whether a host is a member, or leads: a member that is behind may not know its
 // leader as a member yet.
 func (g *Group) isMemberOrLeads(id uint64) bool {
-	return g.isMember(id) || id == g.life.status.Load().Leader && !g.leavesOutMember(id)
+	return g.isMember(id) || id == g.life.status.Load().Leader && !g.excludes(id)
 }
 
 // counts is what this member goes by when it decides who counts. Any goroutine may call it.

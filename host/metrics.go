@@ -263,7 +263,7 @@ func (b *inbox) bytes() (proposals, messages int64) {
 // Metrics returns the host's counts and levels. It takes a few short locks for each open group, and never
 // waits for a disk or a state machine. It may be called by any goroutine, also after Close.
 func (h *Host) Metrics() HostMetrics {
-	now := h.clock.lived()
+	now := h.clock.awake()
 	m := HostMetrics{
 		Host: h.config.ID, Memory: h.Memory(), Log: h.LogStats(), Transport: h.TransportStats(),
 		EventsDropped: h.reports.events.Dropped(), LogLinesDropped: h.reports.logWriter.Dropped(), Strays: h.network.strays.Load(),
@@ -326,7 +326,7 @@ func (g *Group) snapshotMetrics() (m SnapshotMetrics) {
 	if p := s.Latest(); p != nil {
 		m.Index, m.Bytes, m.LogBytes = p.ID.Index, p.Bytes, s.Growth.Since(p.ID.Index)
 		if p.At > 0 {
-			m.Age = time.Duration(max(g.host.clock.lived()-p.At, 0)) * g.host.config.tickPeriod()
+			m.Age = time.Duration(max(g.host.clock.awake()-p.At, 0)) * g.host.config.tickPeriod()
 		}
 	}
 	m.LogEntries = g.writes.storage.entries()

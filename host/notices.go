@@ -9,7 +9,7 @@ import (
 
 // believesRemoval reports whether this member is to believe that it was removed, now that a host says so.
 func (g *Group) believesRemoval(by uint64) bool {
-	now := g.host.clock.livedAtBeat()
+	now := g.host.clock.awakeAtBeat()
 	return g.members.removal.Believes(members.Notice{
 		By: by, Now: now, After: members.RemovalTimeouts * int64(g.host.config.electionTicks()),
 		LeaderAt: g.members.leaderAt.Load(), IsSilent: g.isLeaderSilent(now), IsOnly: g.counts().IsOnlyOther(by, g.host.others()),

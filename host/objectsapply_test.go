@@ -163,7 +163,7 @@ func TestObjectsDoNotDependOnBatches(t *testing.T) {
 					n += rng.IntN(len(rest))
 				}
 				err := s.Apply(rest[:n:n])
-				if at := (*apply.Parked)(nil); i == 2 && errors.As(err, &at) {
+				if at := (*apply.WaitingForObject)(nil); i == 2 && errors.As(err, &at) {
 					waits++
 					putObject(t, s.group.machine.objects.Files(), s.group.machine.objects.Awaits())
 					if n = int(at.Index - rest[0].Index); n < 0 {

@@ -84,7 +84,7 @@ func (o objectHook) Before(e *statemachine.Entry, h session.Header, data []byte)
 	}
 	if wrong == nil && len(c.Names) > 0 {
 		if _, lacks := o.FirstLacking(c.Names); lacks {
-			return c, nil, &apply.Parked{Index: e.Index}
+			return c, nil, &apply.WaitingForObject{Index: e.Index}
 		}
 	}
 	return c, wrong, nil
@@ -120,8 +120,8 @@ func (g *Group) advanceObjects() (again bool) {
 // objectsDue returns the tick at which the turn must look at the objects again.
 func (g *Group) objectsDue() int64 { return g.machine.objects.Due() }
 
-// takeObjectRecord takes a question or an answer of another host.
-func (h *Host) takeObjectRecord(from uint64, body []byte) error {
+// receiveObjectRecord receives a question or an answer of another host.
+func (h *Host) receiveObjectRecord(from uint64, body []byte) error {
 	r, err := objects.Decode(body)
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func (g *Group) proposeEntries(entries []raftpb.Entry, own int) (first uint64, e
 		return 0, err
 	}
 	last := g.core.node.BasicStatus().LastIndex
-	g.proposals.batching.Put(last, len(entries), own)
+	g.proposals.batching.Record(last, len(entries), own)
 	return last + 1 - uint64(len(entries)), nil
 }
 

@@ -26,7 +26,7 @@ func (g *Group) setRefuses() {
 		return
 	}
 	if g.members.refuses.Load() == nil {
-		g.members.refusesSince.Store(g.host.clock.livedAtBeat())
+		g.members.refusesSince.Store(g.host.clock.awakeAtBeat())
 	}
 	g.members.refuses.Store(&refuses)
 }

@@ -70,7 +70,7 @@ func TestAHintStaysUntilTheRosterIsAsLate(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
 	hint := rosterOf(30, 1, 2, 3)
-	l.group.members.rosters.TakeHint(hint)
+	l.group.members.rosters.AcceptHint(hint)
 	for _, version := range []uint64{20, 30} {
 		r := *l.group.roster()
 		r.Version, r.Changed = version, version

@@ -19,7 +19,7 @@ import (
 
 // askForRosters asks for the groups here that hear no leader. It is called once in two election timeouts.
 func (h *Host) askForRosters() {
-	now := h.clock.livedAtBeat()
+	now := h.clock.awakeAtBeat()
 	for _, g := range h.groups.all() {
 		if g.Err() != nil || !g.hearsNoLeader(now) {
 			continue
@@ -46,7 +46,7 @@ func (g *Group) isLeaderSilent(now int64) bool {
 		return false
 	}
 	last := g.members.leaderAt.Load()
-	if c := g.pulse.cover.Cover(); c != nil {
+	if c := g.pulse.subscription.Cover(); c != nil {
 		last = max(last, c.List.At())
 	}
 	return now-last > 2*int64(g.host.config.electionTicks())
@@ -55,12 +55,12 @@ func (g *Group) isLeaderSilent(now int64) bool {
 // observeLeader notes that a message of a leader was stepped.
 func (g *Group) observeLeader(m *raftpb.Message) {
 	if m.Type == raftpb.MsgApp || m.Type == raftpb.MsgHeartbeat {
-		g.members.leaderAt.Store(g.host.clock.livedAtBeat())
+		g.members.leaderAt.Store(g.host.clock.awakeAtBeat())
 	}
 }
 
-// takeRosterRecord takes a question or an answer.
-func (h *Host) takeRosterRecord(from uint64, body []byte) error {
+// receiveRosterRecord receives a question or an answer.
+func (h *Host) receiveRosterRecord(from uint64, body []byte) error {
 	r, err := members.DecodeRoster(body)
 	if err != nil {
 		return err
@@ -95,10 +95,10 @@ func (g *Group) answerRoster(to, version uint64) {
 // hintRoster takes a roster that is later than this member's, if the member hears no leader. One that does
 // needs no hint, and would keep a false one until the group reaches its version.
 func (g *Group) hintRoster(r *membership.Roster) {
-	if !g.hearsNoLeader(g.host.clock.livedAtBeat()) {
+	if !g.hearsNoLeader(g.host.clock.awakeAtBeat()) {
 		return
 	}
-	if g.members.rosters.TakeHint(r) {
+	if g.members.rosters.AcceptHint(r) {
 		g.setRefuses()
 	}
 }

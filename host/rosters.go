@@ -104,7 +104,7 @@ func (g *Group) reportIgnored(e *raftpb.Entry, why error) {
 func (g *Group) setRoster(next *membership.Roster) {
 	g.host.learnMembers(next)
 	was := g.members.rosters.Set(next, g.machine.apply.Applied())
-	g.members.time.Note(next.Time, g.now())
+	g.members.time.Observe(next.Time, g.now())
 	g.rosterChanged(was, next)
 }
 

@@ -84,8 +84,8 @@ func (g *Group) SkipCommand(ctx context.Context, index uint64) error {
 	return g.StartSkip(index).wait(ctx)
 }
 
-// takeSkip proposes the entry that a request asks for, unless it is on its way.
-func (g *Group) takeSkip(q plans.Request) error {
+// acceptSkip proposes the entry that a request asks for, unless it is on its way.
+func (g *Group) acceptSkip(q plans.Request) error {
 	s, err := entry.DecodeSkip(q.Data)
 	if err != nil {
 		return err

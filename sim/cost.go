@@ -16,6 +16,7 @@ import (
 type Cost struct {
 	Rounds   int
 	Commands float64 // committed
+	Entries  float64 // in the leader's log
 	Turns    float64
 	Appends  float64
 	Applies  float64
@@ -35,8 +36,8 @@ func (c Cost) LocksOfATurn() float64 { return c.Locks / c.Steps }
 func (c Cost) Wakes() float64 { return c.Turns + c.Appends + c.Applies + c.Readers }
 
 func (c Cost) String() string {
-	return fmt.Sprintf("%d rounds; a round has %.1f commands, %.1f wakes (turns %.1f, append lane %.1f, apply lanes %.1f, frames %.1f), %.1f messages, %.2f calls of duties, %.1f locks of %.1f turns",
-		c.Rounds, c.Commands, c.Wakes(), c.Turns, c.Appends, c.Applies, c.Readers, c.Messages, c.Duties, c.Locks, c.Steps)
+	return fmt.Sprintf("%d rounds; a round has %.1f commands in %.1f entries, %.1f wakes (turns %.1f, append lane %.1f, apply lanes %.1f, frames %.1f), %.1f messages, %.2f calls of duties, %.1f locks of %.1f turns",
+		c.Rounds, c.Commands, c.Entries, c.Wakes(), c.Turns, c.Appends, c.Applies, c.Readers, c.Messages, c.Duties, c.Locks, c.Steps)
 }
 
 // costs counts while a Cost is measured.
@@ -87,11 +88,11 @@ func measureCost(seed uint64, clients, rounds int, heartbeat time.Duration) (c C
 		start := syncs() + 20
 		step(func() bool { return syncs() >= start }) // until it runs evenly
 		w.counting = &costs{}
-		before := w.acked()
+		before, entries := w.acked(), leader.life.process.LogStats().AppendedEntries
 		step(func() bool { return syncs() >= start+uint64(rounds) })
 		k, n := w.counting, float64(syncs()-start)
 		c = Cost{
-			Rounds: int(n), Commands: float64(w.acked()-before) / n,
+			Rounds: int(n), Commands: float64(w.acked()-before) / n, Entries: float64(leader.life.process.LogStats().AppendedEntries-entries) / n,
 			Turns: float64(k.turns) / n, Appends: float64(k.appends) / n, Applies: float64(k.applies) / n,
 			Readers: float64(k.frames) / n, Messages: float64(k.messages) / n, Duties: float64(k.duties) / n,
 			Steps: float64(k.steps) / n, Locks: float64(k.locks) / n,

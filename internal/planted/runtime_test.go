@@ -235,11 +235,11 @@ var runtimeBugs = []bug{
 				c.retryAt`, `case false:
 				c.retryAt`}}},
 	{name: "vote_waits", what: "a full disk refuses term and vote with the entries before them", in: "sim", found: "TestElectionBesideAFullDisk", args: "-elections 20", edits: []edit{{"host/internal/appendlane/voteahead.go",
-		`	newest, early := q.TakeEarly()
+		`	newest, early := q.DequeueEarly()
 	if len(early) == 0 &&`, `	if true {
 		return false
 	}
-	newest, early := q.TakeEarly()
+	newest, early := q.DequeueEarly()
 	if len(early) == 0 &&`}}},
 	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/internal/appendlane/voteahead.go",
 		`Commit: q.durable.hs.Commit}`, `Commit: newest.Commit}`}}},

@@ -40,7 +40,7 @@ var verdictBugs = []bug{
 	{name: "tolerance_is_a_stall", what: "a leader says that the disk of a follower stalls that takes less than StallTimeout", in: "host/internal/examination", found: "TestEachCause", also: []judge{{in: "host", test: "TestEachCauseBeginsAndEnds"}}, edits: []edit{{"host/internal/examination/members.go",
 		`max(2*e.Bounds.Wait(), e.Bounds.Stall+e.Bounds.Wait()):`, `2*e.Bounds.Wait():`}}},
 	{name: "stuck_snapshot_unnamed", what: "Explain does not name a directory of a snapshot that stays until the host is started again", in: "host", found: "TestExplainNamesAStuckSnapshot", also: []judge{{in: "host", test: "TestEachCauseBeginsAndEnds"}}, edits: []edit{{"host/internal/examination/examine.go",
-		`	(*examination).lookForStuckSnapshots,
+		`	(*examination).findStuckSnapshots,
 `, ``}}},
 	{name: "token_names_no_ca", what: "a join token that is made while the certificate cannot be read names no CA", in: "host", found: "TestNoJoinTokenWithoutTheCertificate", edits: []edit{{"host/jointoken.go",
 		`ca, err := g.host.issuer()

@@ -37,7 +37,7 @@ var lockers = words(`
 	peers.Book
 	placement.Moves placement.Placer
 	plans.Applicants plans.Catalog plans.Execution plans.Executions plans.Requests
-	proposals.DrainRate proposals.Queue proposals.Spaces
+	proposals.DrainRate proposals.Queue proposals.SpaceWaiters
 	pulse.PeerPulses pulse.Receiver pulse.Sender
 	reads.Queue reads.Read
 	reports.Events reports.backlog

@@ -110,8 +110,8 @@ func (d *Comparison) Init(group, self uint64, m Machine, w Wiring) {
 	d.watch = Watch{Form: nameOf(m.Form), States: m.Digest != nil}
 }
 
-// Put takes a checkpoint of this member. It is compared here, or sent to the leader.
-func (d *Comparison) Put(c Checkpoint) {
+// Record records a checkpoint of this member. It is compared here, or sent to the leader.
+func (d *Comparison) Record(c Checkpoint) {
 	leader := d.wiring.Leader()
 	d.mu.Lock()
 	// A machine that was made again takes the same checkpoints again.
@@ -141,8 +141,8 @@ func (d *Comparison) Report() Report {
 	return Report{d.group, d.options, d.told != nil, d.watch, d.machine.Version, slices.Clone(d.own[max(0, len(d.own)-sentCheckpoints):])}
 }
 
-// Take takes what another member says.
-func (d *Comparison) Take(from uint64, r Record) {
+// Receive receives what another member says.
+func (d *Comparison) Receive(from uint64, r Record) {
 	leader := d.wiring.Leader()
 	switch r := r.(type) {
 	case *Report:

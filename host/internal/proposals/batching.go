@@ -20,8 +20,8 @@ type Batching struct {
 	open     []openBatch
 	first    int           // of open; those before it are committed
 	flushed  int           // of open; those before it are on this host's disk, or committed
-	next     uint64        // as Put said; 0: nothing
-	put      int           // commands, as Put said,
+	next     uint64        // as Record said; 0: nothing
+	put      int           // commands, as Record said,
 	putOwn   int           // and those of clients of this host
 	own      int           // open batches with commands of clients of this host
 	pending  int           // commands of the open batches
@@ -46,9 +46,9 @@ type openBatch struct {
 	own      int // of clients of this host
 }
 
-// Put notes the last entry of what this turn has put into the log, and how many commands it was. own of them
+// Record records the last entry of what this turn has put into the log, and how many commands it was. own of them
 // are of clients of this host.
-func (b *Batching) Put(last uint64, commands, own int) {
+func (b *Batching) Record(last uint64, commands, own int) {
 	b.next, b.put, b.putOwn = last, b.put+commands, b.putOwn+own
 }
 

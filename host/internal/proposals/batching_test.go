@@ -21,7 +21,7 @@ func TestBatchesAreMeasured(t *testing.T) {
 	turn := func() { b.Measure(st, func() time.Duration { return now }) }
 	st.RaftState, st.Term = raft.StateLeader, 2
 	for last := uint64(1); last <= 200; last++ {
-		b.Put(last, 2, 2)
+		b.Record(last, 2, 2)
 		turn()
 	}
 	turn() // nothing was put
@@ -34,7 +34,7 @@ func TestBatchesAreMeasured(t *testing.T) {
 		t.Errorf("after a commit: %+v, %d are kept", c, len(b.open))
 	}
 	st.RaftState = raft.StateFollower
-	b.Put(201, 2, 2)
+	b.Record(201, 2, 2)
 	turn()
 	if c := b.Counts(); c != (BatchCounts{}) {
 		t.Errorf("when it is deposed: %+v", c)
@@ -58,7 +58,7 @@ func TestBatchesOfOthersHoldNothing(t *testing.T) {
 	st := in(raft.StateLeader, 2)
 	turn := func(last uint64, commands, own int) {
 		now += time.Millisecond
-		b.Put(last, commands, own)
+		b.Record(last, commands, own)
 		b.Measure(st, func() time.Duration { return now })
 	}
 	ask := func(waiting int) batches.Verdict { return b.Ask(batches.State{Now: now, Waiting: waiting}) }
@@ -103,7 +103,7 @@ func TestARuleBeginsAnew(t *testing.T) {
 			b.Measure(in(raft.StateLeader, term), func() time.Duration { return 1 })
 		}
 		b.term = 2
-		b.Put(7, 5, 5)
+		b.Record(7, 5, 5)
 		lead(2)
 		if b.Ask(batches.State{Now: 2, Waiting: 1}); len(first.all) != 1 || first.all[0].Pending != 5 || first.all[0].Open != 1 {
 			t.Fatalf("the rule is told %+v", first.all)

@@ -54,7 +54,7 @@ type running struct {
 func New(s Settings) *Shard { return &Shard{settings: s} }
 
 // Enter makes a group run on this shard from now on. begin is called with the lock held, before any turn.
-func (s *Shard) Enter(seat *Seat, t Turner, begin func(at Moment)) {
+func (s *Shard) Enter(seat *Seat, t Turner, begin func(at Time)) {
 	s.mu.Lock()
 	seat.turner, seat.shard, seat.runnable.Owner, seat.timer.Owner = t, s, seat, seat
 	begin(s.now())
@@ -63,7 +63,7 @@ func (s *Shard) Enter(seat *Seat, t Turner, begin func(at Moment)) {
 }
 
 // now is the time as of the last beat.
-func (s *Shard) now() Moment { return Moment{s.wheel.now, s.missed} }
+func (s *Shard) now() Time { return Time{s.wheel.now, s.missed} }
 
 // enqueue adds a group into a ring, and reports whether the shard must be woken for it.
 func (s *Shard) enqueue(seat *Seat, urgent bool) (fresh bool) {
@@ -106,7 +106,7 @@ func (s *Shard) wakeAll(seats []*Seat) {
 }
 
 // Advance tells the shard the time, and wakes the groups that are due. The clock of the host calls it.
-func (s *Shard) Advance(at Moment) {
+func (s *Shard) Advance(at Time) {
 	fresh := false
 	s.mu.Lock()
 	s.missed = at.Missed
@@ -135,7 +135,7 @@ func (s *Shard) Advance(at Moment) {
 
 // ask asks whether groups may sleep on, and wakes those that may not. It is called without the lock: that of
 // whatever answers comes before it.
-func (s *Shard) ask(at Moment) {
+func (s *Shard) ask(at Time) {
 	if len(s.asked) == 0 {
 		return
 	}

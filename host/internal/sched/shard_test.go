@@ -21,7 +21,7 @@ type aGroup struct {
 	yes     int64 // the tick until which it sleeps if the answer is yes
 }
 
-func (g *aGroup) Turn(at Moment, crowded bool, out Outbox) (again bool, due int64) {
+func (g *aGroup) Turn(at Time, crowded bool, out Outbox) (again bool, due int64) {
 	g.turns++
 	if f := g.during; f != nil {
 		g.during = nil
@@ -29,11 +29,11 @@ func (g *aGroup) Turn(at Moment, crowded bool, out Outbox) (again bool, due int6
 	}
 	return g.again, at.Ticks + g.due
 }
-func (g *aGroup) Deadline(Moment) Verdict               { return g.verdict }
-func (g *aGroup) Confirmed(Moment, int64) (int64, bool) { return g.yes, g.yes > 0 }
-func (g *aGroup) Left()                                 { g.left = true }
-func (g *aGroup) Gathers() bool                         { return true }
-func (g *aGroup) Gathered(time.Duration)                {}
+func (g *aGroup) Deadline(Time) Verdict               { return g.verdict }
+func (g *aGroup) Confirmed(Time, int64) (int64, bool) { return g.yes, g.yes > 0 }
+func (g *aGroup) Left()                               { g.left = true }
+func (g *aGroup) Gathers() bool                       { return true }
+func (g *aGroup) Gathered(time.Duration)              {}
 
 // bench is a shard with groups, and a clock that stands.
 type bench struct {
@@ -42,7 +42,7 @@ type bench struct {
 	groups    []*aGroup
 	workers   []*Worker
 	now       time.Duration
-	at        Moment
+	at        Time
 	hastened  int
 	flushed   int
 	yes       bool // to all questions
@@ -73,7 +73,7 @@ func newBench(t *testing.T, groups int) *bench {
 	for range groups {
 		g := &aGroup{due: turn.Never / 2}
 		b.groups = append(b.groups, g)
-		b.Enter(&g.seat, g, func(Moment) {})
+		b.Enter(&g.seat, g, func(Time) {})
 	}
 	b.run()
 	return b

@@ -66,16 +66,16 @@ const maxUnsentTurns = 32
 
 // Begin takes the next group out of the ring, or returns nil: a turn of it is under way until End. crowded
 // means that others wait behind it. RunOnce calls both.
-func (w *Worker) Begin() (seat *Seat, at Moment, crowded bool) {
+func (w *Worker) Begin() (seat *Seat, at Time, crowded bool) {
 	s := w.Shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.retired {
-		return nil, Moment{}, false
+		return nil, Time{}, false
 	}
 	p := s.next()
 	if p == nil {
-		return nil, Moment{}, false
+		return nil, Time{}, false
 	}
 	s.turns++
 	s.running, w.turn = running{p.Owner, s.settings.Now()}, p.Owner
@@ -186,12 +186,12 @@ func (s *Shard) TakeOver() (t Turner, ran time.Duration) {
 
 // Reap stops the workers that were replaced and have returned. They are asleep.
 func (s *Shard) Reap() {
-	for _, w := range s.takeIdle() {
+	for _, w := range s.claimIdle() {
 		w.task.Stop()
 	}
 }
 
-func (s *Shard) takeIdle() (idle []*Worker) {
+func (s *Shard) claimIdle() (idle []*Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.behind) == 0 {

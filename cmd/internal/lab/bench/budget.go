@@ -40,7 +40,7 @@ func (r *Report) writeBudgets(b *strings.Builder) {
 	}
 	byName := map[string][]report.Result{}
 	tw := report.NewColumns(b)
-	fmt.Fprintf(tw, "\n%-36s\tcommands\tCPU µs\tread, write\tswitches\tfaults\tallocs\tKiB allocated\t\n", "a round; a command")
+	fmt.Fprintf(tw, "\n%-36s\tcommands\tentries\tCPU µs\tread, write\tswitches\tfaults\tallocs\tKiB allocated\t\n", "a round; a command")
 	some := false
 	for _, row := range r.Rows {
 		if isLimit(row) || row.Ops == 0 {
@@ -53,7 +53,7 @@ func (r *Report) writeBudgets(b *strings.Builder) {
 		}
 		some = true
 		fmt.Fprintf(tw, "  %-34s\t%.1f", strings.TrimSpace(rowName(row))+", "+groupName(row), x)
-		for _, perOp := range []float64{row.CPUUsPerOp, row.ReadWritesPerOp, row.SwitchesPerOp, row.FaultsPerOp, row.AllocsPerOp, row.AllocBytesPerOp / 1024} {
+		for _, perOp := range []float64{row.EntriesPerOp, row.CPUUsPerOp, row.ReadWritesPerOp, row.SwitchesPerOp, row.FaultsPerOp, row.AllocsPerOp, row.AllocBytesPerOp / 1024} {
 			fmt.Fprintf(tw, "\t%.1f; %.2f", perOp*x, perOp)
 		}
 		fmt.Fprintln(tw, "\t")

@@ -12,7 +12,7 @@ import (
 func rowsOf(name string, perRound, perCommand float64) (rows []report.Result) {
 	for clients, x := range map[int]float64{1: 1, 16: 9, 100: 52, 1000: 395} {
 		rows = append(rows, report.Result{
-			Pipeline: name, Hosts: 3, Clients: clients, Ops: 100, FsyncsPerOp: 3 / x, CPUUsPerOp: perRound/x + perCommand, AllocsPerOp: 2,
+			Pipeline: name, Hosts: 3, Clients: clients, Ops: 100, FsyncsPerOp: 3 / x, CPUUsPerOp: perRound/x + perCommand, AllocsPerOp: 2, EntriesPerOp: 3,
 		})
 	}
 	return rows
@@ -35,7 +35,7 @@ func TestBudgets(t *testing.T) {
 	r := Report{Rows: append(rowsOf(BareName, 200, 4), rowsOf("async", 400, 8)...)}
 	var b strings.Builder
 	r.writeBudgets(&b)
-	for _, want := range []string{"bare R 200 µs, k 4.0 µs", "R 400 µs, k 8.0 µs; ÷ bare's 2.00, 2.00", "104.0; 2.00"} {
+	for _, want := range []string{"bare R 200 µs, k 4.0 µs", "R 400 µs, k 8.0 µs; ÷ bare's 2.00, 2.00", "104.0; 2.00", "156.0; 3.00"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

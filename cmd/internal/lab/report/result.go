@@ -36,6 +36,7 @@ type Result struct {
 	BytesPerFsync    float64 `json:"bytes_per_fsync"`
 	EntriesPerAppend float64 `json:"entries_per_append"`
 	EntriesPerApply  float64 `json:"entries_per_apply"`
+	EntriesPerOp     float64 `json:"entries_per_op,omitempty"` // in the logs of all hosts
 	CPUUsPerOp       float64 `json:"cpu_us_per_op"`
 	AllocsPerOp      float64 `json:"allocs_per_op"`
 	AllocBytesPerOp  float64 `json:"alloc_bytes_per_op,omitempty"`
@@ -91,6 +92,7 @@ func (r *Result) SetOutcome(o load.Outcome) {
 	r.BytesPerFsync = Ratio(float64(o.Used.FsyncBytes), float64(o.Used.Fsyncs))
 	r.EntriesPerAppend = Ratio(float64(o.Used.AppendedEntries), float64(o.Used.Appends))
 	r.EntriesPerApply = Ratio(float64(o.Used.AppliedEntries), float64(o.Used.Applies))
+	r.EntriesPerOp = Ratio(float64(o.Used.AppendedEntries), float64(r.Ops))
 	r.YoungSegments = o.Used.YoungSegments
 	for figure, used := range map[*float64]uint64{
 		&r.AllocBytesPerOp: o.Process.AllocBytes, &r.FaultsPerOp: o.Process.Faults,
