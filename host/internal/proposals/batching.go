@@ -46,8 +46,8 @@ type openBatch struct {
 	own      int // of clients of this host
 }
 
-// Record records the last entry of what this turn has put into the log, and how many commands it was. own of them
-// are of clients of this host.
+// Record records the last entry of what this turn has put into the log, and how many commands it was. own
+// of them are of clients of this host.
 func (b *Batching) Record(last uint64, commands, own int) {
 	b.next, b.put, b.putOwn = last, b.put+commands, b.putOwn+own
 }
