@@ -99,7 +99,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	}
 	g.work.held.Alarm = sched.Alarm{Clock: h.env.env.Clock, Wake: g.wake}
 	g.proposals.alarm = sched.Alarm{Clock: h.env.env.Clock, Wake: g.wake}
-	g.proposals.batching.Rule = h.env.batches.New()
+	g.proposals.batching.Kind = h.env.batches
 	g.writes.append = h.storage.lane.NewQueue(c.ID, (*writer)(g), stored, g.core.hard, &h.memory.writing)
 	if err := g.openMachine(machine); err != nil {
 		return nil, err

@@ -168,7 +168,7 @@ func (g *objectGroup) Work(doing string, piece func() (more bool)) (enqueue func
 }
 
 func (g *objectGroup) Propose(data []byte) error {
-	_, err := (*Group)(g).proposeEntries([]raftpb.Entry{{Data: data}})
+	_, err := (*Group)(g).proposeEntries([]raftpb.Entry{{Data: data}}, 0)
 	return err
 }
 

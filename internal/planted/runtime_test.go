@@ -145,6 +145,16 @@ var runtimeBugs = []bug{
 			seat.runnable.Leave()
 		}
 		s.wheel.set(seat, due)`}}},
+	{name: "sleep_while_others_wait", what: "a shard sleeps after a turn that ends without the lock, though a group waits whose wake came before that turn", in: "host/internal/sched", found: "TestTurnsEndWithoutTheLock", edits: []edit{{"host/internal/sched/worker.go",
+		`		return waiting > 0, waiting == 0
+`, `		return false, waiting == 0
+`}}},
+	{name: "end_misses_the_deadline", what: "a turn that ends without the lock leaves its group due when it was due before", in: "host/internal/sched", found: "TestDeadlines", edits: []edit{{"host/internal/sched/worker.go",
+		`!again && due == w.due && waiting != 1`, `!again && waiting != 1`}}},
+	{name: "leave_does_not_hold_the_turn", what: "a group that leaves while its turn is under way is never told that the turn has ended", in: "host/internal/sched", found: "TestLeaveDuringATurn", edits: []edit{{"host/internal/sched/worker.go",
+		`(w.phase.CompareAndSwap(free, held) || w.phase.Load() == held)`, `w.phase.Load() != ended`}}},
+	{name: "due_together_in_another_order", what: "groups that are due together run in the order in which they became due, and not in that of their latest turns", in: "host/internal/sched", found: "TestTurnsEndWithoutTheLock", edits: []edit{{"host/internal/sched/worker.go",
+		`		s.wheel.set(seat, seat.due) // behind`, `		// behind`}}},
 	{name: "forget_amnesia_early", what: "a host removes the mark of its log when the first of its groups has authority", in: "host", found: "TestARepairedHostRegainsAuthority", args: "-test.count=3", edits: []edit{{"host/internal/members/authority.go",
 		`return len(a.without) == 0
 }

@@ -104,9 +104,14 @@ func (seat *Seat) Leave() (idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seat.closed = true
-	seat.runnable.Leave()
-	seat.timer.Leave()
-	return s.running.seat != seat && !seat.stuck
+	s.leave(seat)
+	if s.worker.hold(seat) || seat.stuck {
+		return false
+	}
+	if s.worker.turn == seat {
+		s.worker.turn = nil // which would keep the group in memory
+	}
+	return true
 }
 
 // Due returns the tick at which the group is due, as its last turn said.
@@ -122,11 +127,8 @@ func (seat *Seat) Runs() (ran time.Duration, is bool) {
 	s := seat.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running.seat == seat {
-		return s.settings.Now() - s.running.since, true
-	}
-	for _, w := range s.behind {
-		if w.turn == seat {
+	for _, w := range append(s.behind[:len(s.behind):len(s.behind)], s.worker) {
+		if w.underWay() == seat {
 			return s.settings.Now() - w.since, true
 		}
 	}
