@@ -59,8 +59,8 @@ func TestArrivals(t *testing.T) {
 	for n := 1; n <= 100; n++ {
 		var a Arrivals
 		for i := 1; i <= 100; i++ {
-			if a.Reads(i) {
-				a.Came(i, time.Duration(i))
+			if a.Reads(i-1, i) {
+				a.Came(i-1, i, time.Duration(i))
 			}
 		}
 		all := a.Waited(100, 1000)
