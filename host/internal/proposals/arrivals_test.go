@@ -14,14 +14,19 @@ func TestArrivals(t *testing.T) {
 		var a Arrivals
 		var came []time.Duration
 		now, even := time.Duration(random.Int64N(1e15)), random.IntN(2) == 0
-		for n := 1; n <= 1+random.IntN(300); n++ {
+		for range 1 + random.IntN(300) {
+			before, together := len(came), 1
 			if even {
 				now += 1000
 			} else {
 				now += time.Duration(random.Int64N(2000))
+				together += random.IntN(3) / 2
 			}
-			if came = append(came, now); a.Reads(n) {
-				a.Came(n, now)
+			for range together {
+				came = append(came, now)
+			}
+			if n := len(came); a.Reads(before, n) {
+				a.Came(before, n, now)
 			}
 		}
 		if a.First() != came[0] {
@@ -50,6 +55,18 @@ func TestArrivals(t *testing.T) {
 		a.Left(len(left), now)
 		now += time.Duration(random.Int64N(1e6))
 		check(left)
+	}
+	for n := 1; n <= 100; n++ {
+		var a Arrivals
+		for i := 1; i <= 100; i++ {
+			if a.Reads(i-1, i) {
+				a.Came(i-1, i, time.Duration(i))
+			}
+		}
+		all := a.Waited(100, 1000)
+		if a.Withdrawn(100, n, 1000); a.Waited(n, 1000) > all*time.Duration(n)/100 || a.Waited(n, 1000) < all*time.Duration(n)/100-100 || a.Waited(n, 1010) != a.Waited(n, 1000)+time.Duration(10*n) {
+			t.Fatalf("100 commands have waited %v; %d of them %v, and then %v", all, n, a.Waited(n, 1000), a.Waited(n, 1010))
+		}
 	}
 	if (&Arrivals{}).Waited(0, time.Hour) != 0 {
 		t.Error("no commands have waited")
