@@ -90,11 +90,7 @@ func (g *Group) acceptSkip(q plans.Request) error {
 	if err != nil {
 		return err
 	}
-<<<<<<< HEAD
-	if g.machine.apply.Skips.Of(s.At) > 0 || slices.ContainsFunc(g.members.noted.All(), func(e raftpb.Entry) bool {
-=======
-	if g.machine.apply.Skips.Of(s.Index) > 0 || slices.ContainsFunc(g.members.Noted.All(), func(e raftpb.Entry) bool {
->>>>>>> main
+	if g.machine.apply.Skips.Of(s.At) > 0 || slices.ContainsFunc(g.members.Noted.All(), func(e raftpb.Entry) bool {
 		other, err := entry.DecodeSkip(e.Data)
 		return err == nil && entry.IsSkip(e.Type, e.Data) && other.At == s.At
 	}) {
