@@ -233,21 +233,22 @@ func (b *inbox) dequeue(spare *inputs, maxBytes int64) (more bool) {
 
 // dequeueCommands takes commands, if ask says that a batch begins with those that wait. A turn gets at most
 // about maxBytes, but at least one. Of a group of calls (call.go) it gets callBytes at most, and maybe
-// none. The spare has none before. dequeueCommands reports whether more are left that may follow at once.
+// none: the verdict is zero then. The spare has none before. dequeueCommands reports whether more are left
+// that may follow at once.
 func (b *inbox) dequeueCommands(spare *inputs, maxBytes, callBytes int64, now time.Duration, ask func(batches.State) batches.Verdict) (v batches.Verdict, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := len(b.waiting.proposals)
-	v = ask(batches.State{Now: now, Waiting: n, Bytes: b.proposalBytes, Full: b.isFull(), Waited: b.arrivals.Waited(n, now)})
+	waiting := b.waiting.proposals
+	n := len(waiting)
+	blocked := n > 0 && (b.paused || callBytes < maxBytes && waiting[0].Bytes() > callBytes)
+	if blocked { // the rule knows nothing of them, or it would measure a batch that does not begin
+		ask(batches.State{Now: now})
+	} else {
+		v = ask(batches.State{Now: now, Waiting: n, Bytes: b.proposalBytes, Full: b.isFull(), Waited: b.arrivals.Waited(n, now)})
+	}
 	b.verdict = v
 	b.setDue()
-	waiting := b.waiting.proposals
-	switch {
-	case !v.Begins:
-		return v, false
-	case b.paused || callBytes < maxBytes && len(waiting) > 0 && waiting[0].Bytes() > callBytes:
-		b.verdict = batches.Verdict{} // it is not the rule that they wait for
-		b.setDue()
+	if !v.Begins {
 		return v, false
 	}
 	taken, left, bytes := split(waiting, spare.proposals, b.proposalBytes, min(maxBytes, callBytes), proposals.Proposal.Bytes)
@@ -383,6 +384,9 @@ func (b *inbox) dequeueIf(goes func(proposals.Proposal) bool) (gone []proposals.
 		b.memory.waiting.Give(p.Bytes())
 	}
 	clear(all[len(kept):])
+	if len(gone) > 0 {
+		b.arrivals.Withdrawn(len(all), len(kept), b.now())
+	}
 	b.setProposals(kept)
 	return gone
 }

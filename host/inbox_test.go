@@ -34,6 +34,28 @@ func takeCalls(b *inbox, in *inputs, most, callBytes int64) (more bool) {
 	return more || left
 }
 
+// A rule hears nothing of commands that wait for something else: it would count a batch that does not
+// begin, in each turn again.
+func TestTheRuleHearsNothingOfCommandsThatWaitForMore(t *testing.T) {
+	for _, callBytes := range []int64{1, 1 << 20} {
+		b := anInbox(1<<20, 1<<20)
+		b.paused = callBytes > 1
+		if _, err := b.enqueueProposal(command(10)); err != nil {
+			t.Fatal(err)
+		}
+		var in inputs
+		v, _ := b.dequeueCommands(&in, 1<<20, callBytes, time.Second, func(s batches.State) batches.Verdict {
+			if s != (batches.State{Now: time.Second}) {
+				t.Errorf("it is told %+v", s)
+			}
+			return batches.Verdict{Begins: true, Wake: 1}
+		})
+		if v != (batches.Verdict{}) || len(in.proposals) > 0 || !b.due.Load() {
+			t.Errorf("%+v, and %d commands are taken", v, len(in.proposals))
+		}
+	}
+}
+
 // Proposals are bounded in bytes, and a turn makes space again.
 func TestInboxBoundsProposals(t *testing.T) {
 	b := anInbox(4*(10+proposals.OverheadBytes), 0)

@@ -3,6 +3,7 @@ package host
 import (
 	"time"
 
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/apply"
@@ -57,6 +58,10 @@ type CallMetrics struct {
 type BatchMetrics struct {
 	Open  int           // now
 	Round time.Duration // the moving mean of the time from the beginning of a batch to its commit; 0: not measured
+	// Rule decides when a batch begins: batches.Immediate or batches.Cohorts. It is Automatic where this member
+	// does not lead, or has had no command since. Changes is how often it chose the other one while it led.
+	Rule    batches.Kind
+	Changes uint64
 }
 
 // ReadMetrics are about reads on this host.

@@ -58,8 +58,8 @@ func (g *Group) askForCommands(most, callBytes int64) (left bool) {
 		}
 		return b.Ask(s)
 	})
-	if v.Begins && len(g.work.taken.proposals) == 0 {
-		b.Pass() // they wait for something else
+	if v.Wake == 0 {
+		b.Leave()
 	}
 	g.expect(v, now)
 	return left

@@ -47,7 +47,7 @@ func (g *snapshotGroup) Error(text string, args ...any) {
 }
 
 func (g *snapshotGroup) WasMemberAt(index uint64) bool {
-	r := g.members.rosters.At(index)
+	r := g.members.Rosters.At(index)
 	if r == nil {
 		return true // it is not known
 	}
@@ -66,7 +66,7 @@ func (g *snapshotGroup) Manifest() snapshot.Manifest {
 func (g *snapshotGroup) CaptureState(index uint64) (c snapshots.Captured) {
 	q := g.machine.apply
 	c.Block = entry.Block{
-		Found: *g.snapshots.found.Load(), Roster: g.members.rosters.At(index), PerEntry: g.snapshots.Growth.PerEntry(),
+		Found: *g.snapshots.found.Load(), Roster: g.members.Rosters.At(index), PerEntry: g.snapshots.Growth.PerEntry(),
 		Skipped: q.Passed(),
 	}
 	if m, ok := q.Machine.(*apply.Commands); ok {
