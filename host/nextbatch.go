@@ -48,6 +48,9 @@ func (g *Group) askForCommands(most, callBytes int64) (left bool) {
 		if !held && !b.Holds() {
 			return false // as before: the next command wakes the group
 		}
+		if v.Wake == 0 {
+			b.Leave()
+		}
 		left = g.inbox.setVerdict(v)
 		g.expect(v, now)
 		return left
