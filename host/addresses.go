@@ -74,8 +74,8 @@ func (h *Host) tellAddresses(to uint64, ids []uint64) {
 	}
 }
 
-// takeAddresses takes what tellAddresses of another host says.
-func (h *Host) takeAddresses(body []byte) error {
+// receiveAddresses receives what tellAddresses of another host says.
+func (h *Host) receiveAddresses(body []byte) error {
 	return peers.DecodeAddresses(body, func(id uint64, said peers.Location) error {
 		if h.knowsBetter(id, said) || h.isForgotten(id) {
 			return nil

@@ -20,7 +20,7 @@ func (h *Host) tokenRefusal(id uint64) (why string) {
 		if g == nil || why != "" {
 			continue
 		}
-		if r := g.roster(); r != nil && g.Err() == nil && !g.isLeaderSilent(h.clock.livedAtBeat()) {
+		if r := g.roster(); r != nil && g.Err() == nil && !g.members.IsLeaderSilent() {
 			if err := r.RejectToken(a.Hash, id, g.logTime()); err != nil {
 				why = err.Error()
 			}
@@ -41,8 +41,8 @@ func (h *Host) recordApplicant(peer transport.Introduction, remote string) error
 	if len(all) > 0 && h.network.ownTCP && h.config.TLS == nil && !onLoopback(remote) {
 		return fmt.Errorf("host %d comes with a join token over plain TCP, from %s: who listens in between could join in its place; set Config.TLS on all hosts", peer.ID, remote)
 	}
-	groups, err := h.changes.applicants.Note(peer.ID, all)
-	if len(groups) > 0 && peer.Addr != "" && h.changes.applicants.MayBeTold(peer.ID, h.clock.livedAtBeat(), ticksPerHeartbeat) {
+	groups, err := h.changes.applicants.Record(peer.ID, all)
+	if len(groups) > 0 && peer.Addr != "" && h.changes.applicants.MayBeTold(peer.ID, h.clock.awakeAtBeat(), ticksPerHeartbeat) {
 		// The leader must hear the applicant, which may know this host only, and may be refused here. The
 		// leader looks elsewhere as long as it hears the directory before, so this is said again and again.
 		h.tellOthers(peer.ID, peers.Location{Said: peer.Addr, Incarnation: peer.Incarnation, Generation: peer.Generation})
@@ -56,15 +56,15 @@ func (h *Host) recordApplicant(peer transport.Introduction, remote string) error
 	return err
 }
 
-// takeJoinRefused learns from a leader that this host is not made a member.
-func (h *Host) takeJoinRefused(from uint64, body []byte) error {
+// receiveJoinRefused learns from a leader that this host is not made a member.
+func (h *Host) receiveJoinRefused(from uint64, body []byte) error {
 	refused, err := plans.DecodeJoinRefused(body)
 	if err != nil {
 		return err
 	}
 	group := refused.Group
 	g := h.groups.get(group)
-	if g == nil || !g.members.joins || g.isBoundHere() {
+	if g == nil || !g.members.Joins || g.members.IsBound() {
 		return nil
 	}
 	text := fmt.Sprintf("host %d, its leader, says: %s", from, refused.Why)

@@ -9,9 +9,13 @@ import (
 
 	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -193,6 +197,43 @@ func (l *testHost) offer(n int) {
 		_, _ = l.group.Submit(make([]byte, 1<<10))
 	}
 	l.manual.runIdle()
+}
+
+// Other hosts may forward commands without a pause, so a batch of theirs is always under way. A command of
+// this host waits for at most one commit, and for half a round.
+func TestForwardedCommandsHoldNone(t *testing.T) {
+	l := openHolding(t)
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&echoMachine{}, statemachine.CommandOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.manual.runIdle()
+	l.leadGroup(g)
+	frame, under := uint64(0), g.Status().LastIndex // under way
+	forward := func() {
+		frame++
+		body := proposals.AppendForward(nil, proposals.Forward{Group: 2, Term: 1, Frame: frame})
+		body = proposals.AppendCommand(body, session.Header{Mark: session.Mark{ID: session.ID{Client: [16]byte{1, 2, 3}, Birth: time.Second}, Number: frame, Low: 1}, HasMark: true}, []byte("x"))
+		if err := l.receiveForward(2, transport.Control, body); err != nil {
+			t.Fatal(err)
+		}
+		l.manual.now += 100 * time.Microsecond
+		l.manual.runIdle()
+		l.deliverTo(2, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: under})
+		under = g.Status().LastIndex
+	}
+	for n := range 20 {
+		forward()
+		if err := g.Call(newEchoCaller().call("x")); err != nil {
+			t.Fatal(err)
+		}
+		l.manual.runIdle()
+		forward()
+		l.manual.fireTimers()
+		if forward(); g.inbox.hasProposals() {
+			t.Fatalf("command %d is held while others forward theirs", n+1)
+		}
+	}
 }
 
 // A batch that is refused has not begun. So the command after it wakes the group, and leaves at once.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -57,7 +58,7 @@ func TestBatchesOfADeposedLeader(t *testing.T) {
 	l.deliver(acked(begun + 1))
 	l.submit("second")
 	l.manual.runIdle()
-	if m := l.group.Metrics().Batches; m != (BatchMetrics{Open: 1, Round: time.Millisecond}) {
+	if m := l.group.Metrics().Batches; m != (BatchMetrics{Open: 1, Round: time.Millisecond, Rule: batches.Immediate}) {
 		t.Errorf("while it leads: %+v", m)
 	}
 	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 3})

@@ -24,7 +24,7 @@ func (c *hostClock) beat() (ticks int) {
 	if missed >= h.config.lateTicks() {
 		c.pauses.longAt.Store(c.ticks - c.missed)
 	}
-	at := sched.Moment{Ticks: c.ticks, Missed: c.missed}
+	at := sched.Time{Ticks: c.ticks, Missed: c.missed}
 	for _, s := range h.shards {
 		s.Advance(at)
 	}
@@ -42,11 +42,11 @@ func (c *hostClock) beat() (ticks int) {
 			h.greetRefusing()
 		}
 	}
-	h.lookForHungTurns()
+	h.findHungTurns()
 	h.storage.lane.Tick()
 	h.storage.shortages.Tick()
-	h.appliers.Look()
-	h.bulk.snapshotLanes.Look()
+	h.appliers.Tick()
+	h.bulk.snapshotLanes.Tick()
 	h.bulk.transfers.Beat(c.ticks - c.missed)
 	h.reports.watch.StalledDisk(h.storage.lane, c.ticks-c.missed)
 	return c.pause()

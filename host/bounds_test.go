@@ -53,7 +53,7 @@ func TestOneThingLargerThanTheWhole(t *testing.T) {
 				bytes   int64
 				dropped int
 			}{{40, 0}, {1000, 0}, {1000, 1}, {1, 1}} {
-				if n := b.putMessages(make([]raftpb.Message, 1), m.bytes); n != m.dropped {
+				if n := b.enqueueMessages(make([]raftpb.Message, 1), m.bytes); n != m.dropped {
 					t.Errorf("of one message of %d bytes, %d were dropped", m.bytes, n)
 				}
 			}
@@ -95,8 +95,8 @@ func TestOneThingLargerThanTheWhole(t *testing.T) {
 		}},
 		{"one round of a lane", func(t *testing.T) {
 			var q workqueue.Queue
-			q.Put(raftpb.Message{Type: raftpb.MsgStorageAppend, Entries: []raftpb.Entry{{Index: 1, Term: 1, Data: make([]byte, 1000)}}})
-			if got := q.Take(1); len(got) != 1 {
+			q.Enqueue(raftpb.Message{Type: raftpb.MsgStorageAppend, Entries: []raftpb.Entry{{Index: 1, Term: 1, Data: make([]byte, 1000)}}})
+			if got := q.Dequeue(1); len(got) != 1 {
 				t.Errorf("takes %d messages", len(got))
 			}
 		}},

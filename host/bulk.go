@@ -34,7 +34,7 @@ func (t *transfers) init(h *Host) {
 // bulkHost implements bulk.Wiring.
 type bulkHost Host
 
-func (h *bulkHost) Now() int64         { return h.clock.livedAtBeat() }
+func (h *bulkHost) Now() int64         { return h.clock.awakeAtBeat() }
 func (h *bulkHost) Hasten()            { h.clock.hasten() }
 func (h *bulkHost) Emit(e event.Event) { h.reports.events.Emit(e) }
 func (h *bulkHost) Number() uint64     { return (*Host)(h).nextFrame() }
@@ -64,12 +64,12 @@ func (g *bulkGroup) Content(hash [32]byte) bulk.SentContent {
 }
 
 func (g *bulkGroup) SnapshotSent(to uint64, status raft.SnapshotStatus) {
-	g.inbox.putSnapshotStatus(snapshotStatus{to, status})
+	g.inbox.enqueueSnapshotStatus(snapshotStatus{to, status})
 	(*Group)(g).wake()
 }
 
-// takeSnapshotRecord takes a record about a snapshot.
-func (h *Host) takeSnapshotRecord(from uint64, body []byte) error {
+// receiveSnapshotRecord receives a record about a snapshot.
+func (h *Host) receiveSnapshotRecord(from uint64, body []byte) error {
 	switch body[0] {
 	case control.SnapshotBlock:
 		b, err := bulk.DecodeBlock(body)
@@ -101,7 +101,7 @@ func (h *Host) takeSnapshotRecord(from uint64, body []byte) error {
 // forMember calls f for an open group that has from as another member.
 func (h *Host) forMember(from, group uint64, f func(*Group)) {
 	h.forPeer(from, group, func(g *Group) {
-		if !g.isMember(from) {
+		if !g.members.Has(from) {
 			h.network.strays.Add(1)
 			return
 		}
@@ -113,7 +113,7 @@ func (h *Host) forMember(from, group uint64, f func(*Group)) {
 // receiver that is behind does not know those that came later.
 func (h *Host) forPeer(from, group uint64, f func(*Group)) {
 	g := h.groups.get(group)
-	if g == nil || g.Err() != nil || from == g.self || g.leavesOutMember(from) {
+	if g == nil || g.Err() != nil || from == g.self || g.members.Excludes(from) {
 		h.network.strays.Add(1)
 		return
 	}

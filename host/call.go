@@ -42,20 +42,20 @@ type Call struct {
 // session.Mark.Validate says, and a HaltedError
 // if the state machine of this member is halted.
 func (g *Group) Call(c *Call) error {
-	err := g.takeCall(c)
+	err := g.acceptCall(c)
 	if full := errors.Is(err, outcome.ErrOverloaded); !full || !c.Waits {
 		g.countRefused(err)
 	}
 	return err
 }
 
-func (g *Group) takeCall(c *Call) error {
+func (g *Group) acceptCall(c *Call) error {
 	if err := g.rejectCall(c); err != nil {
 		return err
 	}
 	s := &c.state
 	s.Data, s.Owner, s.Here, s.Session = c.Data, c.Owner, c.Here, c.Session
-	wakes, err := g.inbox.putProposal(s.Begin(g.proposals.Queue))
+	wakes, err := g.inbox.enqueueProposal(s.Begin(g.proposals.Queue))
 	if err != nil {
 		if errors.Is(err, outcome.ErrOverloaded) {
 			return g.overloaded()

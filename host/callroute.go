@@ -82,7 +82,7 @@ func (g *Group) callsDue() int64 {
 		return never
 	}
 	due := g.proposals.CallsDue(g.core.at.Ticks)
-	if g.inbox.hasProposals() || g.proposals.spaces.Waiting() > 0 {
+	if g.inbox.hasProposals() || g.proposals.spaceWaiters.Waiting() > 0 {
 		due = min(due, g.core.at.Ticks+1)
 	}
 	return due

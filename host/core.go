@@ -11,7 +11,7 @@ import (
 // passed returns the ticks that have passed for a group since its last turn, and how many of them count as
 // missed. Those are what the process has missed, and what this turn is late, because the shard was busy. A
 // group that is not due sleeps, and its ticks are not missed.
-func (g *Group) passed(at sched.Moment) (ticks, missed int) {
+func (g *Group) passed(at sched.Time) (ticks, missed int) {
 	passed := at.Ticks - g.core.at.Ticks
 	late := int64(0)
 	if g.core.nextDue < never {

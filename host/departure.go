@@ -13,7 +13,7 @@ const departedTimeouts = 16
 
 // forgetDeparted forgets the hosts that have gone for good. It is called once in two election timeouts.
 func (h *Host) forgetDeparted() {
-	now := h.clock.livedAtBeat()
+	now := h.clock.awakeAtBeat()
 	for _, id := range h.others() {
 		p := h.network.handshakes.Of(id)
 		if p != nil && now-p.HeardAt.Load() > departedTimeouts*int64(h.config.electionTicks()) && h.isDeparted(id) {
@@ -29,14 +29,14 @@ func (h *Host) isDeparted(id uint64) bool {
 		if g.needs(id) {
 			return false
 		}
-		departed = departed || g.hasRemoved(id)
+		departed = departed || g.members.HasRemoved(id)
 	}
 	return departed && !h.changes.applicants.Has(id)
 }
 
 // needs reports whether a host is a member of the group, leads it, or is about to become a member.
 func (g *Group) needs(id uint64) bool {
-	return g.isMember(id) || g.life.status.Load().Leader == id || g.counts().WillHave(id)
+	return g.members.Has(id) || g.life.status.Load().Leader == id || g.members.View().WillHave(id)
 }
 
 // forget makes a host unknown. Its read lane stays, for the day when it is known again.

@@ -11,14 +11,14 @@ import (
 
 // This file wires package divergence: what it knows of a group, what it does to one, and who asks it.
 
-// takeDivergence takes what another member says about divergence.
-func (h *Host) takeDivergence(from uint64, body []byte) error {
+// receiveDivergence receives what another member says about divergence.
+func (h *Host) receiveDivergence(from uint64, body []byte) error {
 	r, group, err := divergence.Decode(body)
 	if r == nil {
 		return err
 	}
 	if g := h.groups.get(group); g != nil && g.proposals.hasCommands {
-		g.machine.divergence.Take(from, r)
+		g.machine.divergence.Receive(from, r)
 	}
 	return nil
 }
@@ -28,10 +28,10 @@ type comparison Group
 
 func (g *comparison) Leader() uint64          { return g.life.status.Load().Leader }
 func (g *comparison) Members() []uint64       { return (*Group)(g).memberIDs() }
-func (g *comparison) IsMember(id uint64) bool { return (*Group)(g).isMember(id) }
+func (g *comparison) IsMember(id uint64) bool { return g.members.Has(id) }
 func (g *comparison) IsThere(id uint64) bool  { return (*Group)(g).isThere(id) }
 func (g *comparison) Life(id uint64) uint64   { return g.host.trust.admission.Last(id).Life }
-func (g *comparison) Now() int64              { return g.host.clock.lived() }
+func (g *comparison) Now() int64              { return g.host.clock.awake() }
 
 func (g *comparison) Voters() int {
 	if r := (*Group)(g).roster(); r != nil {
@@ -57,7 +57,7 @@ func (g *comparison) Told(leader uint64, d *event.Diverged) {
 }
 
 func (g *comparison) Yield() {
-	g.inbox.putHandOver()
+	g.inbox.orderHandOver()
 	(*Group)(g).wakeUrgently()
 }
 

@@ -74,7 +74,7 @@ func TestMemberIsToldOfDifferences(t *testing.T) {
 		t.Errorf("told again: %+v", d)
 	}
 	tell(2, &found)
-	g.machine.divergence.Put(divergence.Checkpoint{Index: 6})
+	g.machine.divergence.Record(divergence.Checkpoint{Index: 6})
 	body := out.bodies[len(out.bodies)-1]
 	if r, _, err := divergence.Decode(body.body); err != nil || !r.(*divergence.Report).Told || body.to != 2 {
 		t.Errorf("the report %+v, %v, to host %d does not say that the member was told", r, err, body.to)

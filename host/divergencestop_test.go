@@ -30,7 +30,7 @@ func TestNoOrderToStopBelowAQuorum(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g.machine.divergence.Put(divergence.Checkpoint{Index: 7, Digest: 4, HasDigest: true})
+	g.machine.divergence.Record(divergence.Checkpoint{Index: 7, Digest: 4, HasDigest: true})
 	reports(2, 4)
 	order := (&divergence.Order{Group: 2, Index: 7, In: event.DivergedState, Sum: 4}).Encode()
 	ordered := func() []uint64 {

@@ -57,7 +57,7 @@ func TestMembersThatAreNotCompared(t *testing.T) {
 			}
 			l.manual.runIdle()
 			l.leadGroup(g)
-			g.machine.divergence.Put(divergence.Checkpoint{Index: 7, Results: 4, HasResults: true, Digest: 4, HasDigest: true})
+			g.machine.divergence.Record(divergence.Checkpoint{Index: 7, Results: 4, HasResults: true, Digest: 4, HasDigest: true})
 			report := func(w divergence.Watch) {
 				r := g.machine.divergence.Report()
 				r.Watch, r.Version = w, row.version

@@ -57,7 +57,7 @@ func dutiesOf(in *inputs) (s turn.Set) {
 	if in.wish != nil {
 		s |= turn.Of(dutyPlacement)
 	}
-	if in.excepted {
+	if in.notCovered {
 		s |= turn.Of(dutyPulses)
 	}
 	return s

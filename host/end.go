@@ -15,7 +15,7 @@ func (g *Group) fail(err error) {
 	first := false
 	g.life.endOnce.Do(func() {
 		g.life.cause = err
-		g.life.roleTimes.Stopped.Store(g.host.clock.livedAtBeat()) // Explain may look as soon as Err is set
+		g.life.roleTimes.Stopped.Store(g.host.clock.awakeAtBeat()) // Explain may look as soon as Err is set
 		g.life.hasEnded.Store(true)
 		close(g.life.ended)
 		close(g.life.failed)
@@ -39,7 +39,7 @@ func (g *Group) fail(err error) {
 func (g *Group) end(cause error) {
 	g.life.endOnce.Do(func() {
 		g.life.cause = cause
-		g.life.roleTimes.Stopped.Store(g.host.clock.livedAtBeat())
+		g.life.roleTimes.Stopped.Store(g.host.clock.awakeAtBeat())
 		g.life.hasEnded.Store(true)
 		close(g.life.ended)
 	})
@@ -51,7 +51,7 @@ func (g *Group) end(cause error) {
 func (g *Group) leavePulses() {
 	g.host.network.pulses.Drop((*pulseLeader)(g))
 	g.host.changes.placer.Drop(&g.leadership.placing)
-	g.pulse.cover.End(g.id)
+	g.pulse.subscription.End(g.id)
 }
 
 // abandon answers all waiting clients, those in the inbox and those behind it. It may be called while a turn
@@ -62,7 +62,7 @@ func (g *Group) abandon() {
 	g.proposals.AnswerAll(left, outcome.WithCause(outcome.ErrStopped, cause))
 	g.proposals.Abandon(cause)
 	g.reads.queue.Close(outcome.WithCause(outcome.ErrStopped, cause))
-	g.proposals.spaces.Close(cause)
+	g.proposals.spaceWaiters.Close(cause)
 }
 
 // partDone records that a part of the host does nothing for the group any more.

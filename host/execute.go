@@ -252,7 +252,7 @@ func (g *Group) askLeader(q plans.Request) {
 	switch leader := g.life.status.Load().Leader; leader {
 	case raft.None:
 	case g.self:
-		g.members.plan.Requests.Put(q)
+		g.members.plan.Requests.Enqueue(q)
 		g.want(dutyPlan)
 		g.wake()
 	default:

@@ -36,7 +36,7 @@ func (l *testHost) hears(now int64, ids ...uint64) {
 // sees that a follower answers its pulses.
 func TestQuietLeaderSeesThatFollowersAnswer(t *testing.T) {
 	l := openLeader(t)
-	now := l.clock.livedAtBeat()
+	now := l.clock.awakeAtBeat()
 	l.seesThird(func(v *examination.Follower) { v.ActiveAt = 0 })
 	l.group.leadership.quietLead.pulsed = true
 	l.network.pulses.Set((*pulseLeader)(l.group), l.group.memberIDs(), 1, 0)

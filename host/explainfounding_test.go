@@ -36,7 +36,7 @@ func (l *testHost) restart() {
 	for _, p := range l.network.handshakes.All() {
 		p.Met.Store(false)
 	}
-	l.group.life.roleTimes.Opened.Store(l.clock.livedAtBeat())
+	l.group.life.roleTimes.Opened.Store(l.clock.awakeAtBeat())
 	l.manual.runIdle()
 }
 

@@ -18,10 +18,12 @@ import (
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 )
 
 // causeTest makes a cause appear and disappear, in one of the ways in which Explain finds it.
@@ -47,7 +49,7 @@ func (l *testHost) leadFor(ticks int64) {
 	for range ticks {
 		l.manual.tick()
 		l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
-		l.hears(l.clock.livedAtBeat(), 3)
+		l.hears(l.clock.awakeAtBeat(), 3)
 	}
 }
 
@@ -132,22 +134,22 @@ func (l *testHost) compares(index, differs uint64) {
 	if index == 9 {
 		d.Init(1, 1, divergence.Machine{}, (*comparison)(l.group))
 	}
-	d.Put(divergence.Checkpoint{Index: index, HasDigest: true})
+	d.Record(divergence.Checkpoint{Index: index, HasDigest: true})
 	r := d.Report()
 	r.Checkpoints = []divergence.Checkpoint{{Index: index, HasDigest: true, Digest: differs}}
-	d.Take(3, &r)
+	d.Receive(3, &r)
 }
 
 // watches lets host 3 tell the leader the form in which it sums up results.
 func (l *testHost) watches(form string) {
 	r := l.group.machine.divergence.Report()
 	r.Watch.Form = form
-	l.group.machine.divergence.Take(3, &r)
+	l.group.machine.divergence.Receive(3, &r)
 }
 
 // seesThird makes the leader see host 3 in some way.
 func (l *testHost) seesThird(change func(*examination.Follower)) {
-	now := l.clock.livedAtBeat()
+	now := l.clock.awakeAtBeat()
 	v := examination.Follower{ID: 3, At: now, ActiveAt: now, AckedAt: now, LevelAt: now, ReadingSince: -1, LostSince: -1}
 	change(&v)
 	l.group.life.views.Views = []examination.Follower{v}
@@ -160,27 +162,36 @@ func (l *testHost) hearsLeader() {
 	l.manual.runIdle()
 }
 
+// bindsThird makes the group bind host 3 to a directory.
+func (l *testHost) bindsThird(i transport.Incarnation) {
+	r := *l.group.roster()
+	r.Members = slices.Clone(r.Members)
+	r.Members[2].Incarnation = i
+	l.group.members.Rosters.Set(&r, 0)
+	l.group.members.SetExcluded()
+}
+
 var causeTests = []causeTest{
 	{code: diagnosis.CodeStopped, open: openLone, begin: func(l *testHost) { l.group.fail(errors.New("broken")) }, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
 	{code: diagnosis.CodeIdentityRefused, open: openFollower, begin: func(l *testHost) { (*inbound)(l.Host).RefusedBy(3, "another directory") }, end: func(l *testHost) { (*inbound)(l.Host).AdmittedBy(3) }},
 	{code: diagnosis.CodeIdentityRefused, way: "this host refuses", open: openFollower, begin: func(l *testHost) {
-		l.Host.reports.watch.RecordRefusal(3, errors.New("another directory"), examination.FixDirectory, "there", l.clock.livedAtBeat(), 1)
+		l.Host.reports.watch.RecordRefusal(3, errors.New("another directory"), examination.FixDirectory, "there", l.clock.awakeAtBeat(), 1)
 	}, end: func(l *testHost) { l.silenceBut(l.timeouts(l.config.bounds().Refused())) }},
 	{code: diagnosis.CodeIdentityRefused, way: "another directory is bound", open: openFollower, begin: func(l *testHost) {
-		l.hears(l.clock.livedAtBeat(), 3)
-		l.group.members.refuses.Store(&[]uint64{3})
-	}, end: func(l *testHost) { l.group.members.refuses.Store(nil) }},
+		l.hears(l.clock.awakeAtBeat(), 3)
+		l.bindsThird(incarnationOf(9))
+	}, end: func(l *testHost) { l.bindsThird(incarnationOf(3)) }},
 	{code: diagnosis.CodeIdentityRefused, way: "the group has stopped for it", open: openLone, begin: func(l *testHost) {
-		l.group.fail(&refusedDirectoryError{errors.New("another directory")})
+		l.group.fail(&members.RefusedDirectoryError{Err: errors.New("another directory")})
 	}, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
 	{code: diagnosis.CodeCertificateRefused, way: "by the other host", open: openFollower, begin: func(l *testHost) {
 		l.hears(0, 3)
-		l.Host.reports.watch.RecordCertificate(3, examination.Certificate{ByPeer: true, Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
+		l.Host.reports.watch.RecordCertificate(3, examination.Certificate{ByPeer: true, Err: errors.New("expired")}, l.clock.awakeAtBeat(), 1)
 	}, end: func(l *testHost) { l.silenceBut(l.timeouts(l.config.bounds().Refused())) }},
 	{code: diagnosis.CodeCertificateRefused, open: openFollower, begin: func(l *testHost) {
 		l.hears(0, 3)
-		l.Host.reports.watch.RecordCertificate(3, examination.Certificate{Err: errors.New("expired")}, l.clock.livedAtBeat(), 1)
-	}, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
+		l.Host.reports.watch.RecordCertificate(3, examination.Certificate{Err: errors.New("expired")}, l.clock.awakeAtBeat(), 1)
+	}, end: func(l *testHost) { l.hears(l.clock.awakeAtBeat(), 3) }},
 	{code: diagnosis.CodeNotFounded, open: func(t *testing.T) *testHost {
 		l := openTestHost(t, 3)
 		t.Cleanup(func() { _ = l.Close(over()) })
@@ -190,9 +201,9 @@ var causeTests = []causeTest{
 		r := *l.group.roster()
 		r.Members = slices.Clone(r.Members)
 		r.Members[1].Incarnation = incarnationOf(9)
-		l.group.members.joins = true
+		l.group.members.Joins = true
 		l.group.life.roleTimes.Opened.Store(0)
-		l.group.members.rosters.Set(&r, 0)
+		l.group.members.Rosters.Set(&r, 0)
 	}, end: func(l *testHost) {
 		r := *l.group.roster()
 		r.Members[1].Incarnation = l.incarnation()
@@ -254,10 +265,10 @@ var causeTests = []causeTest{
 		}
 		l.manual.runIdle()
 	}},
-	{code: diagnosis.CodeObjectLacking, open: openFollower, begin: func(l *testHost) { l.group.machine.apply.Park(&apply.Parked{Since: 1}) }, end: func(l *testHost) { l.group.machine.apply.Park(nil) }},
+	{code: diagnosis.CodeObjectLacking, open: openFollower, begin: func(l *testHost) { l.group.machine.apply.Park(&apply.WaitingForObject{Since: 1}) }, end: func(l *testHost) { l.group.machine.apply.Park(nil) }},
 	{code: diagnosis.CodeNoQuorum, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(0, 1, 3) }, end: (*testHost).hearsLeader},
-	{code: diagnosis.CodeNoLeader, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(l.clock.livedAtBeat(), 1, 3) }, end: (*testHost).hearsLeader},
-	{code: diagnosis.CodeMemberUnreachable, open: openLeader, begin: func(l *testHost) { l.hears(0, 3) }, end: func(l *testHost) { l.hears(l.clock.livedAtBeat(), 3) }},
+	{code: diagnosis.CodeNoLeader, open: openFollower, begin: func(l *testHost) { l.silence(5); l.hears(l.clock.awakeAtBeat(), 1, 3) }, end: (*testHost).hearsLeader},
+	{code: diagnosis.CodeMemberUnreachable, open: openLeader, begin: func(l *testHost) { l.hears(0, 3) }, end: func(l *testHost) { l.hears(l.clock.awakeAtBeat(), 3) }},
 	{code: diagnosis.CodeMemberSilent, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *examination.Follower) { v.ActiveAt = 0 }) }, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeSlowMember, open: openLeader, begin: func(l *testHost) { l.seesThird(func(v *examination.Follower) { v.Slow, v.Behind = true, 5 }) }, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeSlowMember, way: "less than StallTimeout", open: openTolerantLeader, begin: func(l *testHost) {
@@ -268,7 +279,7 @@ var causeTests = []causeTest{
 	}, end: func(l *testHost) { l.seesThird(func(*examination.Follower) {}) }},
 	{code: diagnosis.CodeNotSent, open: openLeader, begin: func(l *testHost) {
 		for range 3 {
-			l.network.handshakes.Of(3).Unsent.Add(1, l.clock.livedAtBeat(), 1000)
+			l.network.handshakes.Of(3).Unsent.Add(1, l.clock.awakeAtBeat(), 1000)
 		}
 		l.network.handshakes.Of(3).Unsent.Since.Store(0)
 		l.seesThird(func(v *examination.Follower) { v.Behind, v.AckedAt = 5, 0 })
@@ -276,9 +287,9 @@ var causeTests = []causeTest{
 	{code: diagnosis.CodeDiverged, open: openLeader, begin: func(l *testHost) { l.compares(9, 1) }, end: func(l *testHost) { l.compares(10, 0) }},
 	{code: diagnosis.CodeDiverged, way: "told by the leader", open: openFollower, begin: func(l *testHost) {
 		l.group.machine.divergence.Init(1, l.group.self, divergence.Machine{}, (*comparison)(l.group))
-		l.group.machine.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1, In: event.DivergedState, Index: 9})
+		l.group.machine.divergence.Receive(l.group.Status().Leader, &divergence.Finding{Group: 1, In: event.DivergedState, Index: 9})
 	}, end: func(l *testHost) {
-		l.group.machine.divergence.Take(l.group.Status().Leader, &divergence.Finding{Group: 1})
+		l.group.machine.divergence.Receive(l.group.Status().Leader, &divergence.Finding{Group: 1})
 	}},
 	failingSnapshot(),
 	hangingSnapshot(),

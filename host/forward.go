@@ -27,14 +27,14 @@ import (
 // cannot know is whether an earlier life has taken a copy: a refusal of a term that is not later than the
 // start of this life is not sure.
 
-// receivedForward takes a body with forwarded commands.
-func (h *Host) receivedForward(from uint64, kind transport.Kind, body []byte) error {
+// receiveForward receives a body with forwarded commands.
+func (h *Host) receiveForward(from uint64, kind transport.Kind, body []byte) error {
 	r, rest, err := proposals.DecodeForward(body)
 	if err != nil {
 		return err
 	}
 	g := h.groups.get(r.Group)
-	if g == nil || !g.proposals.hasCommands || !g.isMember(from) {
+	if g == nil || !g.proposals.hasCommands || !g.members.Has(from) {
 		h.network.strays.Add(1)
 		return nil
 	}
@@ -66,19 +66,19 @@ func (h *Host) receivedForward(from uint64, kind transport.Kind, body []byte) er
 		c := &f.Commands[i]
 		c.Data = append(make([]byte, session.Room, session.Room+len(c.Data)), c.Data...)
 	}
-	g.inbox.putForward(f)
+	g.inbox.enqueueForward(f)
 	g.wake()
 	return nil
 }
 
-// receivedRefusal takes the answer to a forward.
-func (h *Host) receivedRefusal(from uint64, body []byte) error {
+// receiveForwardRefusal receives the answer to a forward.
+func (h *Host) receiveForwardRefusal(from uint64, body []byte) error {
 	r, err := proposals.DecodeRefusal(body)
 	if err != nil {
 		return err
 	}
-	if g := h.groups.get(r.Group); g != nil && g.proposals.hasCommands && g.isMemberOrLeads(from) {
-		g.inbox.putRefusal(r)
+	if g := h.groups.get(r.Group); g != nil && g.proposals.hasCommands && g.members.HasOrFollows(from) {
+		g.inbox.enqueueRefusal(r)
 		g.wake()
 	}
 	return nil
@@ -88,7 +88,7 @@ func (h *Host) receivedRefusal(from uint64, body []byte) error {
 func (g *Group) proposeForwarded() {
 	for i := range g.work.taken.forwards {
 		f := &g.work.taken.forwards[i]
-		if !g.proposals.frames.Take(f) {
+		if !g.proposals.frames.Observe(f) {
 			continue
 		}
 		why := f.Refuse
@@ -125,7 +125,7 @@ func (g *Group) proposeFrame(f *proposals.Frame) (why proposals.Why) {
 	if len(fresh) == 0 {
 		return 0
 	}
-	first, err := g.proposeEntries(g.work.entries)
+	first, err := g.proposeEntries(g.work.entries, 0)
 	n := uint64(len(g.work.entries))
 	clear(g.work.entries)
 	switch {

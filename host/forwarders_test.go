@@ -26,7 +26,7 @@ func TestForwardedCommandsWithoutSpace(t *testing.T) {
 	forward := func(frame uint64) {
 		body := proposals.AppendForward(nil, proposals.Forward{Group: 2, Term: 1, Frame: frame})
 		body = proposals.AppendCommand(body, session.Header{Mark: session.Mark{ID: session.ID{Client: [16]byte{1, 2, 3}, Birth: time.Second}, Number: frame, Low: 1}, HasMark: true}, []byte("x"))
-		if err := l.receivedForward(2, transport.Control, body); err != nil {
+		if err := l.receiveForward(2, transport.Control, body); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,18 +8,17 @@ import (
 // Founding says how far the founding of the group is. It never waits for the group.
 func (g *Group) Founding() diagnosis.Founding {
 	f := g.members.founding.Reached()
-	if f.Joins = g.members.joins && !g.isBoundHere(); f.Joins {
+	if f.Joins = g.members.Joins && !g.members.IsBound(); f.Joins {
 		if why := g.members.joinRefused.Load(); why != nil {
 			f.JoinRefused = *why
 		} else {
 			f.JoinRefused = g.host.network.handshakes.Refusals()
 		}
 	}
-	if r := g.members.refuses.Load(); r != nil {
-		for _, id := range *r {
-			if !g.hasRemoved(id) {
-				f.Refused = append(f.Refused, id)
-			}
+	excluded, _ := g.members.Excluded()
+	for _, id := range excluded {
+		if !g.members.HasRemoved(id) {
+			f.Refused = append(f.Refused, id)
 		}
 	}
 	if !f.Founded && !f.Joins {
@@ -31,7 +30,7 @@ func (g *Group) Founding() diagnosis.Founding {
 
 // silentMembers returns the members that were met and are silent for longer than a host that lives.
 func (g *Group) silentMembers() (ids []uint64) {
-	now := g.host.clock.lived()
+	now := g.host.clock.awake()
 	for _, id := range g.memberIDs() {
 		if p := g.host.network.handshakes.Of(id); p != nil && p.Met.Load() && now-p.HeardAt.Load() > g.host.config.bounds().Unheard() {
 			ids = append(ids, id)

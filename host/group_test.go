@@ -98,7 +98,7 @@ func TestBrokenInvariantAnswersEveryone(t *testing.T) {
 	inLog := l.submit("in the log")
 	l.manual.runIdle()
 	taken := []Pending{l.submit("taken"), l.submit("taken too")}
-	l.group.inbox.putAnswers([]raftpb.Message{bogusAnswer})
+	l.group.inbox.enqueueAnswers([]raftpb.Message{bogusAnswer})
 	l.manual.runIdle()
 	var broken *raft.BrokenInvariant
 	if !errors.As(l.group.Err(), &broken) {

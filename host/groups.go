@@ -61,7 +61,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine statemachin
 	made = true
 	g.sit(h.shards[int(c.ID%uint64(len(h.shards)))])
 	h.groups.set(c.ID, g)
-	g.setRefuses() // a host may have been admitted meanwhile
+	g.members.SetExcluded() // a host may have been admitted meanwhile
 	g.stopIfRefused()
 	if err := h.storage.lane.Err(); err != nil {
 		g.fail(err) // it failed before the group was in the table
@@ -99,7 +99,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	}
 	g.work.held.Alarm = sched.Alarm{Clock: h.env.env.Clock, Wake: g.wake}
 	g.proposals.alarm = sched.Alarm{Clock: h.env.env.Clock, Wake: g.wake}
-	g.proposals.batching.Rule = h.env.batches.New()
+	g.proposals.batching.Kind = h.env.batches
 	g.writes.append = h.storage.lane.NewQueue(c.ID, (*writer)(g), stored, g.core.hard, &h.memory.writing)
 	if err := g.openMachine(machine); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	g.openLeader()
 	g.leadership.placing.Open(&h.changes.placer, (*placedGroup)(g), placement.Preference(c.Placement).Clone())
 	g.snapshots.init(g, machine)
-	g.life.roleTimes.Begin(h.clock.livedAtBeat())
+	g.life.roleTimes.Begin(h.clock.awakeAtBeat())
 	g.members.init(g)
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
 	if err := g.openJoined(); err != nil {
@@ -155,7 +155,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 		store.Begin((*storageGroup)(g), nil)
 	}
 	if !g.members.founding.IsFounded() {
-		if g.members.founding.SetBound(); g.members.founding.Bound() == nil && !g.members.joins {
+		if g.members.founding.SetBound(); g.members.founding.Bound() == nil && !g.members.Joins {
 			g.countUnfounded()
 		}
 	}
@@ -266,6 +266,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 }
 
 func (m *groupMembers) init(g *Group) {
+	m.Group.Init((*memberWiring)(g), g.memberSettings())
 	m.founding.Init((*foundingWiring)(g), g.foundingSettings())
 	m.plan.Init((*planWiring)(g), g.planSettings())
 }

@@ -53,7 +53,7 @@ var failures = []failure{
 	{"error in Apply", func(statemachine.Entry) error { return errMachine }, nil, func(err error) bool { return errors.Is(err, errMachine) }},
 	{"panic in Apply", func(statemachine.Entry) error { panic("a bug of the user") }, nil, func(err error) bool { return strings.Contains(err.Error(), "a bug of the user") }},
 	{"broken invariant", nil, func(_ *testing.T, l *testHost, g *Group) {
-		g.inbox.putAnswers([]raftpb.Message{bogusAnswer})
+		g.inbox.enqueueAnswers([]raftpb.Message{bogusAnswer})
 		g.wake()
 		l.manual.runIdle()
 	}, func(err error) bool { return errors.As(err, new(*raft.BrokenInvariant)) }},

@@ -45,6 +45,6 @@ func (g *Group) answerHalted() (again bool) {
 	st := g.core.node.BasicStatus()
 	g.proposals.AnswerByTerm(0, st.Commit, st.CommittedBy, g.core.node.EntryTerm)
 	g.proposals.EndCalls(why)
-	g.proposals.spaces.Release()
+	g.proposals.spaceWaiters.Release()
 	return g.machine.apply.AwaitsLog()
 }

@@ -73,7 +73,7 @@ func TestSleepingLeaderHandsOverToOneThatIsHeard(t *testing.T) {
 			p.sent = heard
 		}
 		p.out.take(0)
-		p.group.inbox.putHandOver()
+		p.group.inbox.orderHandOver()
 		p.group.wake()
 		p.manual.runIdle()
 		sent := p.out.take(raftpb.MsgTimeoutNow)

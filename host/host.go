@@ -147,7 +147,7 @@ type hostClock struct {
 	host   *Host
 	ticker env.Ticker
 	calm   atomic.Bool
-	at     atomic.Pointer[sched.Moment] // as of the last beat
+	at     atomic.Pointer[sched.Time] // as of the last beat
 	pauses pausesSeen
 
 	// Owned by beat.
@@ -211,7 +211,7 @@ type inbox struct {
 	mu            lock.Mutex
 	closed        bool
 	waiting       inputs
-	holds         bool               // commands stay here for now: the group may be founded before long (founding.go)
+	paused        bool               // commands stay here for now: the group may be founded before long (founding.go)
 	arrivals      proposals.Arrivals // of the commands
 	verdict       batches.Verdict    // how many commands must wait for the group to be woken
 	proposalBytes int64
@@ -226,7 +226,7 @@ type inputs struct {
 	transfer    *leadership.Transfer // nil: none was asked for
 	wish        *placement.Wish      // of placement; nil: none
 	fetched     []storage.Result     // of the readers
-	excepted    bool                 // a follower is not covered by a pulse
+	notCovered  bool                 // a follower is not covered by a pulse
 	forgot      appendlane.Outcome
 	answers     []raftpb.Message // of the lanes
 	messages    []raftpb.Message // of peers
@@ -267,7 +267,7 @@ type groupWork struct {
 	entries  []raftpb.Entry // scratch for proposals
 	ordered  bool           // it was told to campaign, in this turn
 	wanted   turn.Wanted    // duties
-	dutiesAt sched.Moment   // of the last turn,
+	dutiesAt sched.Time     // of the last turn,
 	bearing  bearing        // and what it was when a duty was called last
 	releases bool           // a duty lets commands go, so another turn must follow
 }

@@ -34,14 +34,14 @@ func (in *inputs) reset() {
 	}
 }
 
-// putProposal takes a command, and reports whether the group must be woken for it.
-func (b *inbox) putProposal(p proposals.Proposal) (wakes bool, err error) {
+// enqueueProposal enqueues a command, and reports whether the group must be woken for it.
+func (b *inbox) enqueueProposal(p proposals.Proposal) (wakes bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
 		return false, outcome.ErrStopped
-	case !b.memory.waiting.Take(b.proposalBytes+b.forwardBytes, p.Bytes()):
+	case !b.memory.waiting.Reserve(b.proposalBytes+b.forwardBytes, p.Bytes()):
 		return false, outcome.ErrOverloaded
 	}
 	b.proposalBytes += p.Bytes()
@@ -80,11 +80,11 @@ func (b *inbox) isFull() bool {
 	return b.proposalBytes >= min(b.memory.waiting.Max/8, b.memory.received.Max/16) || b.memory.waiting.Used() >= b.memory.waiting.Max/2
 }
 
-// putMessages takes all messages or none, and returns how many were dropped.
-func (b *inbox) putMessages(messages []raftpb.Message, bytes int64) (dropped int) {
+// enqueueMessages enqueues all messages or none, and returns how many were dropped.
+func (b *inbox) enqueueMessages(messages []raftpb.Message, bytes int64) (dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || !b.memory.received.Take(b.messageBytes, bytes) && !b.memory.received.TakeLarge(bytes) {
+	if b.closed || !b.memory.received.Reserve(b.messageBytes, bytes) && !b.memory.received.ReserveLarge(bytes) {
 		return len(messages)
 	}
 	b.messageBytes += bytes
@@ -100,8 +100,8 @@ func (b *inbox) isClosed() bool {
 	return b.closed
 }
 
-// putReplaced notes that a peer comes with another directory than before, and drops its messages.
-func (b *inbox) putReplaced(peer uint64) {
+// recordReplaced records that a peer comes with another directory than before, and drops its messages.
+func (b *inbox) recordReplaced(peer uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !slices.Contains(b.waiting.replaced, peer) {
@@ -118,14 +118,14 @@ func (b *inbox) putReplaced(peer uint64) {
 	b.answered.Store(len(b.waiting.answers)+len(b.waiting.messages) > 0)
 }
 
-func (b *inbox) putAnswers(answers []raftpb.Message) {
+func (b *inbox) enqueueAnswers(answers []raftpb.Message) {
 	b.mu.Lock()
 	b.waiting.answers = append(b.waiting.answers, answers...)
 	b.answered.Store(true)
 	b.mu.Unlock()
 }
 
-func (b *inbox) putUnreachable(peer uint64) {
+func (b *inbox) recordUnreachable(peer uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range b.waiting.unreachable {
@@ -136,7 +136,7 @@ func (b *inbox) putUnreachable(peer uint64) {
 	b.waiting.unreachable = append(b.waiting.unreachable, peer)
 }
 
-func (b *inbox) putSnapshotStatus(s snapshotStatus) {
+func (b *inbox) enqueueSnapshotStatus(s snapshotStatus) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {
@@ -144,8 +144,8 @@ func (b *inbox) putSnapshotStatus(s snapshotStatus) {
 	}
 }
 
-// putApplied puts a question or an answer. The latest of each host replaces the one before.
-func (b *inbox) putApplied(r leadership.AppliedRecord, isQuestion bool) {
+// enqueueApplied enqueues a question or an answer. The latest of each host replaces the one before.
+func (b *inbox) enqueueApplied(r leadership.AppliedRecord, isQuestion bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	to := &b.waiting.applied
@@ -163,25 +163,25 @@ func (b *inbox) putApplied(r leadership.AppliedRecord, isQuestion bool) {
 	}
 }
 
-func (b *inbox) putCampaign() {
+func (b *inbox) orderCampaign() {
 	b.mu.Lock()
 	b.waiting.campaign = true
 	b.mu.Unlock()
 }
 
-func (b *inbox) putHandOver() {
+func (b *inbox) orderHandOver() {
 	b.mu.Lock()
 	b.waiting.handOver = true
 	b.mu.Unlock()
 }
 
-func (b *inbox) putExcepted() {
+func (b *inbox) recordNotCovered() {
 	b.mu.Lock()
-	b.waiting.excepted = true
+	b.waiting.notCovered = true
 	b.mu.Unlock()
 }
 
-func (b *inbox) putFetched(f storage.Result) {
+func (b *inbox) enqueueFetched(f storage.Result) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {
@@ -189,7 +189,7 @@ func (b *inbox) putFetched(f storage.Result) {
 	}
 }
 
-func (b *inbox) putForgot(o appendlane.Outcome) {
+func (b *inbox) recordForgot(o appendlane.Outcome) {
 	b.mu.Lock()
 	b.waiting.forgot = o
 	b.mu.Unlock()
@@ -216,21 +216,22 @@ func (b *inbox) dequeue(spare *inputs, maxBytes int64) (more bool) {
 
 // dequeueCommands takes commands, if ask says that a batch begins with those that wait. A turn gets at most
 // about maxBytes, but at least one. Of a group of calls (call.go) it gets callBytes at most, and maybe
-// none. The spare has none before. dequeueCommands reports whether more are left that may follow at once.
+// none: the verdict is zero then. The spare has none before. dequeueCommands reports whether more are left
+// that may follow at once.
 func (b *inbox) dequeueCommands(spare *inputs, maxBytes, callBytes int64, now time.Duration, ask func(batches.State) batches.Verdict) (v batches.Verdict, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := len(b.waiting.proposals)
-	v = ask(batches.State{Now: now, Waiting: n, Bytes: b.proposalBytes, Full: b.isFull(), Waited: b.arrivals.Waited(n, now)})
+	waiting := b.waiting.proposals
+	n := len(waiting)
+	blocked := n > 0 && (b.paused || callBytes < maxBytes && waiting[0].Bytes() > callBytes)
+	if blocked { // the rule knows nothing of them, or it would measure a batch that does not begin
+		ask(batches.State{Now: now})
+	} else {
+		v = ask(batches.State{Now: now, Waiting: n, Bytes: b.proposalBytes, Full: b.isFull(), Waited: b.arrivals.Waited(n, now)})
+	}
 	b.verdict = v
 	b.setDue()
-	waiting := b.waiting.proposals
-	switch {
-	case !v.Begins:
-		return v, false
-	case b.holds || callBytes < maxBytes && len(waiting) > 0 && waiting[0].Bytes() > callBytes:
-		b.verdict = batches.Verdict{} // it is not the rule that they wait for
-		b.setDue()
+	if !v.Begins {
 		return v, false
 	}
 	taken, left, bytes := split(waiting, spare.proposals, b.proposalBytes, min(maxBytes, callBytes), proposals.Proposal.Bytes)
@@ -242,12 +243,12 @@ func (b *inbox) dequeueCommands(spare *inputs, maxBytes, callBytes int64, now ti
 	return v, bytes > 0 && callBytes >= maxBytes
 }
 
-// hold makes dequeueCommands leave commands where they are, or no longer. It reports whether that is new.
-func (b *inbox) hold(on bool) (changed bool) {
+// pause makes dequeueCommands leave commands where they are, or no longer. It reports whether that is new.
+func (b *inbox) pause(on bool) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	changed = b.holds != on
-	b.holds = on
+	changed = b.paused != on
+	b.paused = on
 	return changed
 }
 
@@ -295,15 +296,15 @@ const maxFrames = 4096
 func (b *inbox) reserveForward(bytes int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || len(b.waiting.forwards) >= maxFrames || !b.memory.waiting.Take(b.proposalBytes+b.forwardBytes, bytes) {
+	if b.closed || len(b.waiting.forwards) >= maxFrames || !b.memory.waiting.Reserve(b.proposalBytes+b.forwardBytes, bytes) {
 		return false
 	}
 	b.forwardBytes += bytes
 	return true
 }
 
-// putForward puts a frame for which space was reserved, or that is refused.
-func (b *inbox) putForward(f proposals.Frame) {
+// enqueueForward enqueues a frame for which space was reserved, or that is refused.
+func (b *inbox) enqueueForward(f proposals.Frame) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed && len(b.waiting.forwards) < 2*maxFrames {
@@ -311,8 +312,8 @@ func (b *inbox) putForward(f proposals.Frame) {
 	}
 }
 
-// putRefusal puts the answer to a forward frame.
-func (b *inbox) putRefusal(r proposals.Refusal) {
+// enqueueRefusal enqueues the answer to a forward frame.
+func (b *inbox) enqueueRefusal(r proposals.Refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed && len(b.waiting.refusals) < maxFrames {
@@ -327,7 +328,7 @@ func (b *inbox) firstProposal() (bytes int64, waits bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.holds || !b.due.Load() {
+	if b.paused || !b.due.Load() {
 		return 0, false
 	}
 	return b.waiting.proposals[0].Bytes(), true
@@ -366,6 +367,9 @@ func (b *inbox) dequeueIf(goes func(proposals.Proposal) bool) (gone []proposals.
 		b.memory.waiting.Give(p.Bytes())
 	}
 	clear(all[len(kept):])
+	if len(gone) > 0 {
+		b.arrivals.Withdrawn(len(all), len(kept), b.now())
+	}
 	b.setProposals(kept)
 	return gone
 }
@@ -405,8 +409,8 @@ func (b *inbox) dropProposals() []proposals.Proposal {
 	return left
 }
 
-// putWish leaves a wish for the next turn. A later one replaces it.
-func (b *inbox) putWish(w *placement.Wish) {
+// leaveWish leaves a wish for the next turn. A later one replaces it.
+func (b *inbox) leaveWish(w *placement.Wish) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {
@@ -414,8 +418,8 @@ func (b *inbox) putWish(w *placement.Wish) {
 	}
 }
 
-// putTransfer leaves a transfer for the next turn. One that waits there already is replaced, and returned.
-func (b *inbox) putTransfer(t *leadership.Transfer) (replaced *leadership.Transfer) {
+// leaveTransfer leaves a transfer for the next turn. One that waits there already is replaced, and returned.
+func (b *inbox) leaveTransfer(t *leadership.Transfer) (replaced *leadership.Transfer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	replaced, b.waiting.transfer = b.waiting.transfer, t

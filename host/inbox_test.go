@@ -29,6 +29,28 @@ func takeCalls(b *inbox, in *inputs, most, callBytes int64) (more bool) {
 	return more || left
 }
 
+// A rule hears nothing of commands that wait for something else: it would count a batch that does not
+// begin, in each turn again.
+func TestTheRuleHearsNothingOfCommandsThatWaitForMore(t *testing.T) {
+	for _, callBytes := range []int64{1, 1 << 20} {
+		b := anInbox(1<<20, 1<<20)
+		b.paused = callBytes > 1
+		if _, err := b.enqueueProposal(command(10)); err != nil {
+			t.Fatal(err)
+		}
+		var in inputs
+		v, _ := b.dequeueCommands(&in, 1<<20, callBytes, time.Second, func(s batches.State) batches.Verdict {
+			if s != (batches.State{Now: time.Second}) {
+				t.Errorf("it is told %+v", s)
+			}
+			return batches.Verdict{Begins: true, Wake: 1}
+		})
+		if v != (batches.Verdict{}) || len(in.proposals) > 0 || !b.due.Load() {
+			t.Errorf("%+v, and %d commands are taken", v, len(in.proposals))
+		}
+	}
+}
+
 // Proposals are bounded in bytes, and a turn makes space again.
 func TestInboxBoundsProposals(t *testing.T) {
 	b := anInbox(4*(10+proposals.OverheadBytes), 0)
@@ -41,7 +63,7 @@ func TestInboxBoundsProposals(t *testing.T) {
 		{10, nil},
 		{1, outcome.ErrOverloaded},
 	} {
-		if _, err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
+		if _, err := b.enqueueProposal(command(step.bytes)); !errors.Is(err, step.want) {
 			t.Errorf("step %d: %v, want %v", i, err, step.want)
 		}
 	}
@@ -51,7 +73,7 @@ func TestInboxBoundsProposals(t *testing.T) {
 		bytes int
 		want  error
 	}{{10, nil}, {10, nil}, {1, outcome.ErrOverloaded}} {
-		if _, err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
+		if _, err := b.enqueueProposal(command(step.bytes)); !errors.Is(err, step.want) {
 			t.Errorf("after a turn, step %d: %v, want %v", i, err, step.want)
 		}
 	}
@@ -68,7 +90,7 @@ func TestTurnIsBounded(t *testing.T) {
 		p := command(size)
 		p.Command[0] = byte(i)
 		m := raftpb.Message{Index: uint64(i), Entries: []raftpb.Entry{{Data: p.Command}}}
-		if _, err := b.putProposal(p); err != nil || b.putMessages([]raftpb.Message{m}, heldBytes(m)) != 0 {
+		if _, err := b.enqueueProposal(p); err != nil || b.enqueueMessages([]raftpb.Message{m}, heldBytes(m)) != 0 {
 			t.Fatal(err)
 		}
 	}
@@ -94,7 +116,7 @@ func TestTurnIsBounded(t *testing.T) {
 func TestTurnTakesAtLeastOne(t *testing.T) {
 	b := anInbox(100<<20, 0)
 	for range 2 {
-		_, _ = b.putProposal(command(2 * maxTurnBytes))
+		_, _ = b.enqueueProposal(command(2 * maxTurnBytes))
 	}
 	var in inputs
 	for i, more := range []bool{true, false} {
@@ -113,24 +135,24 @@ func TestInboxDropsMessages(t *testing.T) {
 		bytes   int64
 		dropped int
 	}{{3, 0}, {21, 0}, {1, 3}, {21, 3}} {
-		if n := b.putMessages(three, step.bytes); n != step.dropped {
+		if n := b.enqueueMessages(three, step.bytes); n != step.dropped {
 			t.Errorf("step %d: dropped %d, want %d", i, n, step.dropped)
 		}
 	}
-	b.putAnswers(make([]raftpb.Message, 5))
+	b.enqueueAnswers(make([]raftpb.Message, 5))
 	var in inputs
 	takeAll(b, &in, maxTurnBytes)
 	if len(in.messages) != 6 || len(in.answers) != 5 {
 		t.Errorf("took %d messages and %d answers", len(in.messages), len(in.answers))
 	}
-	if n := b.putMessages(three, 10); n != 0 {
+	if n := b.enqueueMessages(three, 10); n != 0 {
 		t.Errorf("after a turn: dropped %d", n)
 	}
 }
 
 func TestInboxClose(t *testing.T) {
 	b := anInbox(20+2*proposals.OverheadBytes, 20)
-	if _, err := b.putProposal(command(1)); err != nil {
+	if _, err := b.enqueueProposal(command(1)); err != nil {
 		t.Fatal(err)
 	}
 	if left := b.close(); len(left) != 1 {
@@ -139,10 +161,10 @@ func TestInboxClose(t *testing.T) {
 	if left := b.close(); len(left) != 0 {
 		t.Errorf("%d were left the second time", len(left))
 	}
-	if _, err := b.putProposal(command(1)); !errors.Is(err, outcome.ErrStopped) {
+	if _, err := b.enqueueProposal(command(1)); !errors.Is(err, outcome.ErrStopped) {
 		t.Error(err)
 	}
-	if n := b.putMessages(make([]raftpb.Message, 2), 2); n != 2 {
+	if n := b.enqueueMessages(make([]raftpb.Message, 2), 2); n != 2 {
 		t.Errorf("dropped %d of 2", n)
 	}
 }
@@ -151,7 +173,7 @@ func TestInboxClose(t *testing.T) {
 func TestInboxCountsTinyCommands(t *testing.T) {
 	b, n := anInbox(1<<20, 0), 0
 	for {
-		if _, err := b.putProposal(command(1)); err != nil {
+		if _, err := b.enqueueProposal(command(1)); err != nil {
 			break
 		}
 		n++
@@ -165,10 +187,10 @@ func TestInboxCountsTinyCommands(t *testing.T) {
 func TestInboxCollapses(t *testing.T) {
 	b := anInbox(0, 0)
 	for range 5 {
-		b.putUnreachable(2)
-		b.putUnreachable(3)
+		b.recordUnreachable(2)
+		b.recordUnreachable(3)
 	}
-	b.putCampaign()
+	b.orderCampaign()
 	var in inputs
 	takeAll(b, &in, maxTurnBytes)
 	if len(in.unreachable) != 2 || !in.campaign {
@@ -184,9 +206,9 @@ func TestInboxCollapses(t *testing.T) {
 // A spare buffer keeps nothing of the last turn alive.
 func TestInboxForgetsWhatWasTaken(t *testing.T) {
 	b := anInbox(20+2*proposals.OverheadBytes, 20)
-	_, _ = b.putProposal(command(3))
-	b.putMessages([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}}, 1)
-	b.putAnswers([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}})
+	_, _ = b.enqueueProposal(command(3))
+	b.enqueueMessages([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}}, 1)
+	b.enqueueAnswers([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}})
 	var in inputs
 	takeAll(b, &in, maxTurnBytes)
 	proposals, messages, answers := in.proposals, in.messages, in.answers
@@ -200,7 +222,7 @@ func TestInboxForgetsWhatWasTaken(t *testing.T) {
 // here the lock is held, and the turn would hang.
 func TestATurnLooksForCommandsWithoutALock(t *testing.T) {
 	b := anInbox(1<<20, 0)
-	if _, err := b.putProposal(command(10)); err != nil || !b.hasProposals() {
+	if _, err := b.enqueueProposal(command(10)); err != nil || !b.hasProposals() {
 		t.Fatal(err, "or no command waits")
 	}
 	if gone := b.dequeueIf(func(proposals.Proposal) bool { return true }); len(gone) != 1 {
@@ -224,7 +246,7 @@ func TestWaitingCommandsAreCounted(t *testing.T) {
 	}
 	put := func() {
 		for range 3 {
-			if _, err := b.putProposal(command(100)); err != nil {
+			if _, err := b.enqueueProposal(command(100)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -257,7 +279,7 @@ func TestHeldCommandsWakeLate(t *testing.T) {
 	}
 	put := func(n, bytes int) (wakes int) {
 		for range n {
-			woken, err := b.putProposal(command(bytes))
+			woken, err := b.enqueueProposal(command(bytes))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -52,15 +52,15 @@ func (g *Group) observeInstalled(answer *raftpb.Message) {
 	}
 	g.writes.storage.Conf = answer.Snapshot.Metadata.ConfState
 	g.writes.discarding.handed = max(g.writes.discarding.handed, p.ID.Index)
-	g.members.noted.DropThrough(p.ID.Index)
+	g.members.Noted.DropThrough(p.ID.Index)
 	block, err := entry.DecodeBlock(p.Manifest.Host)
 	if err == nil && g.members.founding.IsFounded() {
-		g.takeRoster(block.Roster)
+		g.adoptRoster(block.Roster)
 	} else if err == nil {
-		if err = g.takeFounding(&block); err == nil {
+		if err = g.adoptFounding(&block); err == nil {
 			g.countFounded()
 			g.members.founding.Publish()
-			g.setRefuses()
+			g.members.SetExcluded()
 		}
 	}
 	if err != nil {

@@ -24,7 +24,7 @@ func (h *Host) startLanes() {
 		})
 		h.shards = append(h.shards, s)
 	}
-	lane := appendlane.New(appendlane.Settings{Log: laneLog{h.storage.log}, Self: h.config.ID, To: watchedSender{h.network.transport, h}, Ticks: h.clock.livedAtBeat, Fail: h.failAll})
+	lane := appendlane.New(appendlane.Settings{Log: laneLog{h.storage.log}, Self: h.config.ID, To: watchedSender{h.network.transport, h}, Ticks: h.clock.awakeAtBeat, Fail: h.failAll})
 	later := h.env.env.Clock.Timer(func() { lane.Task().Wake() })
 	lane.Start(h.env.env.Scheduler.Go(name+"append", env.Disk, lane), later)
 	h.storage.lane = lane
@@ -35,13 +35,13 @@ func (h *Host) startLanes() {
 	}, h.storage.shortages.Later)
 	h.appliers = new(apply.Lanes)
 	h.appliers.Open(apply.Wiring{
-		Now: h.env.env.Clock.Now, Ticks: h.clock.lived, WaitTicks: max(ticksIn(apply.Wait, h.config), 1), Event: h.reports.events.Emit,
+		Now: h.env.env.Clock.Now, Ticks: h.clock.awake, WaitTicks: max(ticksIn(apply.Wait, h.config), 1), Event: h.reports.events.Emit,
 		Start: func(lane string, w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
 		},
 	}, min(max(workers, minApplyLanes), maxApplyLanes))
 	h.bulk.snapshotLanes.Open(snapshots.Wiring{
-		Now: h.env.env.Clock.Now, Ticks: h.clock.livedAtBeat, Event: h.reports.events.Emit,
+		Now: h.env.env.Clock.Now, Ticks: h.clock.awakeAtBeat, Event: h.reports.events.Emit,
 		Start: func(lane string, w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(name+lane, env.Disk|env.StateMachine, w)
 		},

@@ -27,7 +27,7 @@ func (g *Group) recordOrderAt() {
 func (g *Group) mayBeLate(since int64) bool {
 	c, late := &g.host.clock, g.host.config.lateTicks()
 	now := c.metronome.ticks()
-	return since > 0 && now-since >= late || now-c.latest().Ticks >= late || c.livedAtBeat()-c.pauses.longAt.Load() < late
+	return since > 0 && now-since >= late || now-c.latest().Ticks >= late || c.awakeAtBeat()-c.pauses.longAt.Load() < late
 }
 
 // dropLateOrders drops orders to campaign that may be late from what a turn has taken.

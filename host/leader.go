@@ -9,7 +9,7 @@ import (
 
 // Campaign makes the group start an election in its next turn, without waiting for its timeout.
 func (g *Group) Campaign() {
-	g.inbox.putCampaign()
+	g.inbox.orderCampaign()
 	g.wakeUrgently()
 }
 
@@ -21,7 +21,7 @@ func (h *Host) HandOver() {
 	for _, g := range h.groups.all() {
 		if g.life.status.leads.Load() {
 			g.leadership.staysLeader.Store(false) // it may be possible now
-			g.inbox.putHandOver()
+			g.inbox.orderHandOver()
 			g.wakeUrgently()
 		}
 	}

@@ -52,7 +52,7 @@ func (g *leadingGroup) IsThere(id uint64) bool                { return g.host.is
 func (g *leadingGroup) NotLeader(leads uint64) error          { return g.host.notLeader(leads) }
 func (g *leadingGroup) Transferred(term uint64)               { (*Group)(g).tellMoved(term, true) }
 func (g *leadingGroup) Refused(err error)                     { (*Group)(g).countRefusal(err) }
-func (g *leadingGroup) IsQuorum(is func(id uint64) bool) bool { return (*Group)(g).isQuorum(is) }
+func (g *leadingGroup) IsQuorum(is func(id uint64) bool) bool { return g.members.IsQuorum(is) }
 
 func (g *leadingGroup) Disk() (busy bool, rounds uint64, full bool) {
 	q := g.writes.append
@@ -97,15 +97,15 @@ func (g *Group) answerApplied() (again bool) {
 	return false
 }
 
-// takeApplied takes a question or an answer of another host about what is applied.
-func (h *Host) takeApplied(from uint64, body []byte) error {
+// receiveApplied receives a question or an answer of another host about what is applied.
+func (h *Host) receiveApplied(from uint64, body []byte) error {
 	r, err := leadership.DecodeApplied(body)
 	if err != nil {
 		return err
 	}
 	r.From = from
 	if g := h.groups.get(r.Group); g != nil {
-		g.inbox.putApplied(r, body[0] == control.AppliedQuestion)
+		g.inbox.enqueueApplied(r, body[0] == control.AppliedQuestion)
 		g.wake()
 	}
 	return nil

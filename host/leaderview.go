@@ -17,7 +17,7 @@ import (
 // timeouts.
 func (g *Group) view() *leadership.View {
 	s := g.life.status.Load()
-	return g.life.leaderViews.Of(s.Leader, s.Term, g.host.clock.livedAtBeat()-2*int64(g.host.config.electionTicks()))
+	return g.life.leaderViews.Of(s.Leader, s.Term, g.host.clock.awakeAtBeat()-2*int64(g.host.config.electionTicks()))
 }
 
 // viewer returns the member whose view is what this one says of who is there; 0: no leader has told.
@@ -57,7 +57,7 @@ func (g *Group) isKnownHere(id uint64) bool {
 // askView asks the leader, at most once in a heartbeat interval.
 func (g *Group) askView() {
 	s := g.life.status.Load()
-	if s.Leader != raft.None && s.Leader != g.self && g.Err() == nil && g.life.leaderViews.MayAsk(g.host.clock.livedAtBeat(), ticksPerHeartbeat) {
+	if s.Leader != raft.None && s.Leader != g.self && g.Err() == nil && g.life.leaderViews.MayAsk(g.host.clock.awakeAtBeat(), ticksPerHeartbeat) {
 		g.host.network.transport.SendBytes(s.Leader, transport.Control, leadership.EncodeViewQuestion(g.id))
 	}
 }
@@ -81,8 +81,8 @@ func (g *Group) awaitView(ctx context.Context) {
 	}
 }
 
-// takeView takes a question or an answer.
-func (h *Host) takeView(from uint64, body []byte) error {
+// receiveView receives a question or an answer.
+func (h *Host) receiveView(from uint64, body []byte) error {
 	group, here, err := leadership.DecodeView(body)
 	g := h.groups.get(group)
 	if err != nil || g == nil {
@@ -90,8 +90,8 @@ func (h *Host) takeView(from uint64, body []byte) error {
 	}
 	switch s := g.life.status.Load(); {
 	case body[0] == control.ViewAnswer && s.Leader == from:
-		g.life.leaderViews.Store(&leadership.View{From: from, Term: s.Term, At: h.clock.livedAtBeat(), Here: here})
-	case body[0] == control.ViewQuestion && g.isOther(from) && g.life.status.leads.Load():
+		g.life.leaderViews.Store(&leadership.View{From: from, Term: s.Term, At: h.clock.awakeAtBeat(), Here: here})
+	case body[0] == control.ViewQuestion && g.members.HasOther(from) && g.life.status.leads.Load():
 		h.network.transport.SendBytes(from, transport.Control, leadership.EncodeView(g.id, slices.DeleteFunc(slices.Clone(g.memberIDs()), func(id uint64) bool { return !g.isHere(id) })))
 	}
 	return nil

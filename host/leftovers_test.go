@@ -46,12 +46,12 @@ func TestDeposedLeaderKeepsNoReads(t *testing.T) {
 	h := openTestHost(t, 3)
 	h.lead()
 	read := storage.Result{Reader: 3, Lo: 1, Entries: span(1, 9, 1)}
-	h.group.inbox.putFetched(read)
+	h.group.inbox.enqueueFetched(read)
 	h.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2})
 	if n := h.group.writes.storage.Kept(); n > 0 {
 		t.Errorf("a follower keeps %d reads for others", n)
 	}
-	h.group.inbox.putFetched(read)
+	h.group.inbox.enqueueFetched(read)
 	h.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2})
 	if n := h.group.writes.storage.Kept(); n > 0 {
 		t.Errorf("a follower keeps %d reads for others that came late", n)

@@ -60,6 +60,6 @@ func (c Config) explainListen(listens bool, err error) error {
 func (h *Host) tlsEvent(e tcp.TLSEvent) {
 	h.reports.events.Emit(event.TLSEvent{TLSEvent: e})
 	if refused, ok := e.(tcp.CertificateRefused); ok && h.network.handshakes.Of(refused.Peer) != nil {
-		h.reports.watch.RecordCertificate(refused.Peer, examination.Certificate{ByPeer: refused.ByPeer, Remote: refused.Remote, Err: refused.Err}, h.clock.livedAtBeat(), h.config.bounds().Refused())
+		h.reports.watch.RecordCertificate(refused.Peer, examination.Certificate{ByPeer: refused.ByPeer, Remote: refused.Remote, Err: refused.Err}, h.clock.awakeAtBeat(), h.config.bounds().Refused())
 	}
 }

@@ -37,7 +37,7 @@ func Commands(m statemachine.CommandMachine, o statemachine.CommandOptions) stat
 func (g *Group) openMachine(machine statemachine.Machine) error {
 	s := apply.Settings{
 		Group: g.id, Self: g.self, Machine: machine, Lanes: g.host.appliers, Log: g.writes.storage.log, FS: g.host.env.fs,
-		Ticks: g.host.clock.livedAtBeat, Logger: g.host.env.logger, Retry: g.host.storage.shortages.Later,
+		Ticks: g.host.clock.awakeAtBeat, Logger: g.host.env.logger, Retry: g.host.storage.shortages.Later,
 		Dir: identity.GroupDir(g.host.config.Dir, g.id), InMemory: g.host.config.Durability.Kind == wal.KindMemory,
 	}
 	g.machine.apply = apply.New((*machineGroup)(g), s)
@@ -60,7 +60,7 @@ func (g *Group) opening(m *apply.Commands) apply.Opening {
 		Dir: g.host.config.Dir, Volatile: g.config.Volatile, Now: g.now,
 		OpenObjects: func() error { return g.openObjects(m) },
 		Compared:    func(c divergence.Machine) { g.machine.divergence.Init(g.id, g.self, c, (*comparison)(g)) },
-		Checkpoint:  g.machine.divergence.Put,
+		Checkpoint:  g.machine.divergence.Record,
 	}
 }
 
@@ -87,7 +87,7 @@ func (g *machineGroup) Done(through uint64, answers []raftpb.Message) {
 	if through > 0 {
 		g.reads.queue.Applied(through)
 	}
-	g.inbox.putAnswers(answers)
+	g.inbox.enqueueAnswers(answers)
 	if through == 0 || g.writes.awaitsApply.Load() {
 		(*Group)(g).wake()
 	} else {
@@ -118,9 +118,10 @@ func (g *machineGroup) Snapshot() (restore func() error, name string) {
 	return func() error { return (*Group)(g).restoreStored(p) }, p.ID.String()
 }
 
-// Passes hands a snapshot that was received to the apply lane, if the machine needs it. It is part of a turn.
-func (g *snapshotGroup) Passes(p *snapshots.Published) bool {
-	if !g.machine.apply.Passes(p.ID.Index) {
+// SkipsPast hands a snapshot that was received to the apply lane, if the machine needs it. It is part of a
+// turn.
+func (g *snapshotGroup) SkipsPast(p *snapshots.Published) bool {
+	if !g.machine.apply.SkipsPast(p.ID.Index) {
 		return false
 	}
 	g.machine.apply.Pass(g.passage(p))

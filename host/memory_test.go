@@ -23,7 +23,7 @@ func TestSharesOfMemory(t *testing.T) {
 		m.init(c)
 		largest := command(c.largestCommand())
 		for name, b := range map[string]*budget.Budget{"waiting": &m.waiting, "proposed": &m.proposed, "received": &m.received} {
-			if !b.Take(0, largest.Bytes()) {
+			if !b.Reserve(0, largest.Bytes()) {
 				t.Fatalf("a command of %d bytes does not fit into the share %q of %d", c.largestCommand(), name, b.Max)
 			}
 		}

@@ -3,6 +3,7 @@ package host
 import (
 	"time"
 
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/apply"
@@ -57,6 +58,10 @@ type CallMetrics struct {
 type BatchMetrics struct {
 	Open  int           // now
 	Round time.Duration // the moving mean of the time from the beginning of a batch to its commit; 0: not measured
+	// Rule decides when a batch begins: batches.Immediate or batches.Cohorts. It is Automatic where this member
+	// does not lead, or has had no command since. Changes is how often it chose the other one while it led.
+	Rule    batches.Kind
+	Changes uint64
 }
 
 // ReadMetrics are about reads on this host.
@@ -258,7 +263,7 @@ func (b *inbox) bytes() (proposals, messages int64) {
 // Metrics returns the host's counts and levels. It takes a few short locks for each open group, and never
 // waits for a disk or a state machine. It may be called by any goroutine, also after Close.
 func (h *Host) Metrics() HostMetrics {
-	now := h.clock.lived()
+	now := h.clock.awake()
 	m := HostMetrics{
 		Host: h.config.ID, Memory: h.Memory(), Log: h.LogStats(), Transport: h.TransportStats(),
 		EventsDropped: h.reports.events.Dropped(), LogLinesDropped: h.reports.logWriter.Dropped(), Strays: h.network.strays.Load(),
@@ -321,7 +326,7 @@ func (g *Group) snapshotMetrics() (m SnapshotMetrics) {
 	if p := s.Latest(); p != nil {
 		m.Index, m.Bytes, m.LogBytes = p.ID.Index, p.Bytes, s.Growth.Since(p.ID.Index)
 		if p.At > 0 {
-			m.Age = time.Duration(max(g.host.clock.lived()-p.At, 0)) * g.host.config.tickPeriod()
+			m.Age = time.Duration(max(g.host.clock.awake()-p.At, 0)) * g.host.config.tickPeriod()
 		}
 	}
 	m.LogEntries = g.writes.storage.entries()

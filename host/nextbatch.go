@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// takeCommands takes the commands of the next batch, if it begins now. A member that does not lead, or not
+// dequeueCommands takes the commands of the next batch, if it begins now. A member that does not lead, or not
 // yet, takes them at once: it forwards or refuses them.
-func (g *Group) takeCommands(crowded bool) (left bool) {
+func (g *Group) dequeueCommands(crowded bool) (left bool) {
 	b, most := &g.proposals.batching, int64(maxTurnBytes)
 	if crowded {
 		most = maxCrowdedTurnBytes
@@ -23,7 +23,7 @@ func (g *Group) takeCommands(crowded bool) (left bool) {
 		left = g.askForCommands(most, callBytes)
 	}
 	if g.proposals.hasCommands {
-		g.proposals.drain.Add(proposals.Bytes(g.work.taken.proposals))
+		g.proposals.drainRate.Add(proposals.Bytes(g.work.taken.proposals))
 		g.grantSpace()
 	}
 	if len(g.work.taken.proposals) > 0 {
@@ -58,8 +58,8 @@ func (g *Group) askForCommands(most, callBytes int64) (left bool) {
 		}
 		return b.Ask(s)
 	})
-	if v.Begins && len(g.work.taken.proposals) == 0 {
-		b.Pass() // they wait for something else
+	if v.Wake == 0 {
+		b.Leave()
 	}
 	g.expect(v, now)
 	return left

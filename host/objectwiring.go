@@ -84,7 +84,7 @@ func (o objectHook) Before(e *statemachine.Entry, h session.Header, data []byte)
 	}
 	if wrong == nil && len(c.Names) > 0 {
 		if _, lacks := o.FirstLacking(c.Names); lacks {
-			return c, nil, &apply.Parked{Index: e.Index}
+			return c, nil, &apply.WaitingForObject{Index: e.Index}
 		}
 	}
 	return c, wrong, nil
@@ -120,8 +120,8 @@ func (g *Group) advanceObjects() (again bool) {
 // objectsDue returns the tick at which the turn must look at the objects again.
 func (g *Group) objectsDue() int64 { return g.machine.objects.Due() }
 
-// takeObjectRecord takes a question or an answer of another host.
-func (h *Host) takeObjectRecord(from uint64, body []byte) error {
+// receiveObjectRecord receives a question or an answer of another host.
+func (h *Host) receiveObjectRecord(from uint64, body []byte) error {
 	r, err := objects.Decode(body)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (h *Host) takeObjectRecord(from uint64, body []byte) error {
 	r.From = from
 	isQuestion := body[0] == control.ObjectQuestion
 	h.forPeer(from, r.Group, func(g *Group) {
-		if g.machine.objects != nil && (isQuestion || g.isMember(from)) {
+		if g.machine.objects != nil && (isQuestion || g.members.Has(from)) {
 			g.machine.objects.Heard(r, isQuestion)
 		}
 	})
@@ -161,14 +161,14 @@ func (g *objectGroup) Stamp() (_ time.Duration, due bool) { return (*Group)(g).s
 
 func (g *objectGroup) Roster() *membership.Roster { return (*Group)(g).roster() }
 
-func (g *objectGroup) RosterAt(index uint64) *membership.Roster { return g.members.rosters.At(index) }
+func (g *objectGroup) RosterAt(index uint64) *membership.Roster { return g.members.Rosters.At(index) }
 
 func (g *objectGroup) Work(doing string, piece func() (more bool)) (enqueue func()) {
 	return (*bulkHost)(g.host).Work((*bulkGroup)(g), doing, piece)
 }
 
 func (g *objectGroup) Propose(data []byte) error {
-	_, err := (*Group)(g).proposeEntries([]raftpb.Entry{{Data: data}})
+	_, err := (*Group)(g).proposeEntries([]raftpb.Entry{{Data: data}}, 0)
 	return err
 }
 

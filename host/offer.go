@@ -35,7 +35,7 @@ func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) 
 		g.work.entries = append(g.work.entries, raftpb.Entry{Data: data})
 		bytes += len(data)
 	}
-	first, err := g.proposeEntries(g.work.entries)
+	first, err := g.proposeEntries(g.work.entries, len(g.work.entries))
 	clear(g.work.entries)
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
@@ -75,17 +75,23 @@ func (g *Group) rejectBatch(batch []proposals.Proposal) error {
 	return nil
 }
 
+<<<<<<< HEAD
 // proposeEntries proposes entries, all or none, and returns the index of the first.
 // It sums up each one's data: nobody on this host does so again (docs/decisions, 0037).
 func (g *Group) proposeEntries(entries []raftpb.Entry) (first uint64, err error) {
 	for i := range entries {
 		entries[i].Sum = crcjoin.Sum(entries[i].Data)
 	}
+=======
+// proposeEntries proposes entries, all or none, and returns the index of the first. own is how many are
+// commands from the inbox.
+func (g *Group) proposeEntries(entries []raftpb.Entry, own int) (first uint64, err error) {
+>>>>>>> main
 	if err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: entries}); err != nil {
 		return 0, err
 	}
 	last := g.core.node.BasicStatus().LastIndex
-	g.proposals.batching.Put(last, len(entries))
+	g.proposals.batching.Record(last, len(entries), own)
 	return last + 1 - uint64(len(entries)), nil
 }
 
@@ -107,7 +113,7 @@ func (t *callTurn) View() proposals.View {
 func (t *callTurn) TakesCommands() bool                              { return t.members.founding.TakesCommands() }
 func (t *callTurn) Stamp(first bool) (stamp time.Duration, due bool) { return (*Group)(t).stamp(first) }
 func (t *callTurn) Propose(entries []raftpb.Entry) (first uint64, err error) {
-	return (*Group)(t).proposeEntries(entries)
+	return (*Group)(t).proposeEntries(entries, 0)
 }
 func (t *callTurn) ProposeOffered()   { (*Group)(t).proposeAll() }
 func (t *callTurn) NextFrame() uint64 { return t.host.nextFrame() }

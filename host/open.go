@@ -122,7 +122,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, err
 	}
 	undo = append(undo, log)
-	if err := directory.Take(log.ID(), func() bool { return isUsed(log) }); err != nil {
+	if err := directory.Claim(log.ID(), func() bool { return isUsed(log) }); err != nil {
 		return nil, err
 	}
 	self := directory.Identity().Introduction(log.Fence().Generation, e.env.Rand.Uint64(), c.reachableAddr(e.transport))
@@ -163,7 +163,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	}
 	h.startLanes()
 	h.network.pulses = pulse.New(h.config.ID, self.Life, h.others(), pulseShards(h.shards))
-	h.network.heard = pulse.NewReceiver(h.followPulse)
+	h.network.receiver = pulse.NewReceiver(h.followPulse)
 	h.clock.init(h)
 	h.recallAddrs()
 	h.network.transport.Start((*inbound)(h))

@@ -87,19 +87,19 @@ const (
 	allParts = theTurn | theAppendLane | theApplyLanes | theSnapshotLanes
 )
 
-// asleep is what a turn leaves for that. It belongs to the turn, and between turns to the shard's lock.
-type asleep struct {
+// quiescence is what a turn leaves for that. It belongs to the turn, and between turns to the shard's lock.
+type quiescence struct {
 	isIdle  bool  // the latest turn had nothing to do but to hear pulses
 	remains int64 // ticks from the latest turn to the core's next deadline
 }
 
 // groupPulse is what a group has heard of pulses, which stand for heartbeats while it is quiet.
 type groupPulse struct {
-	cover     pulse.Subscription // the pulses that speak for its leader
-	asleep    asleep
-	heardList *pulse.PeerPulses // of the last pulse that the core was told,
-	heardN    int64             // and its number there
-	idle      bool              // only its leader's pulses concern it
+	subscription pulse.Subscription // the pulses that speak for its leader
+	quiescence   quiescence
+	peerPulses   *pulse.PeerPulses // of the last pulse that the core was told,
+	pulseCount   int64             // and its number there
+	idle         bool              // only its leader's pulses concern it
 }
 
 // groupReads is reads and the lease.
@@ -157,7 +157,7 @@ func (p *published) Store(s diagnosis.Status) {
 // groupCore is the core of a group, and what its turns know of it. The turn owns it.
 type groupCore struct {
 	node       *flight.Node     // observed by the flight recorder, if there is one
-	at         sched.Moment     // through which the core's clocks have run
+	at         sched.Time       // through which the core's clocks have run
 	nextDue    int64            // the tick at which the core wants to run
 	hard       raftpb.HardState // basic and parallel: as last told by the core
 	role       raft.SoftState
@@ -228,8 +228,8 @@ type hostNetwork struct {
 	peers      peers.Book
 	handshakes peers.Handshakes
 	pulses     *pulse.Sender
-	heard      *pulse.Receiver
-	asked      []pulse.Question // scratch memory of answerLeaders
+	receiver   *pulse.Receiver
+	questions  []pulse.Question // scratch memory of answerLeaders
 
 	strays      atomic.Uint64 // messages for groups that are not open here
 	frames      atomic.Uint64 // of forwarded commands, so far
@@ -298,24 +298,13 @@ type groupMachine struct {
 
 // groupMembers says who counts in a group, how that began, and how it is to change.
 type groupMembers struct {
-	rosters members.Rosters
-	noted   members.Noted // owned by the turn
-	joins   bool          // this member was not, or not with this directory, among the founders
+	members.Group
 	changed signal        // the roster
 	time    apply.LogTime // of rosters: those are in force before the commands between them are applied
 
-	joinRefused atomic.Pointer[string] // why this host is not made a member; nil: it is one, or nothing was said
-
-	refuses      atomic.Pointer[[]uint64] // members that come with another directory; nil: none
-	refusesSince atomic.Int64             // refuses is not empty since then
-	hinted       atomic.Pointer[[]uint64] // members that come with the directory of a later roster
-	refusedAt    int64                    // tick of the turn at which a refusal was sent last
-	told         []uint64                 // members that were refused; owned by the turn
-
-	leaderAt         atomic.Int64 // tick at which the leader was heard last, without pulses
-	removal          members.Removal
-	withoutAuthority atomic.Bool // changed by the turn only
-	lostAt           int64       // when it was opened without
+	joinRefused      atomic.Pointer[string] // why this host is not made a member; nil: it is one, or nothing was said
+	withoutAuthority atomic.Bool            // changed by the turn only
+	authorityLostAt  int64                  // when it was opened without
 
 	founding founding.Group
 	plan     plans.Group
@@ -335,16 +324,16 @@ type hostMemory struct {
 // groupProposals are the commands of clients, from the door to the answer.
 type groupProposals struct {
 	*proposals.Queue
-	drain       proposals.DrainRate
-	spaces      proposals.Spaces
-	forwarders  proposals.Forwarders
-	copies      proposals.HostCopies
-	frames      proposals.SeenFrames
-	batching    proposals.Batching // its own comments say who owns what
-	alarm       sched.Alarm        // that ends a wait for a larger batch
-	gathering   proposals.Gathering
-	overload    examination.Overload
-	hasCommands bool // its entries have headers (commands.go)
+	drainRate    proposals.DrainRate
+	spaceWaiters proposals.SpaceWaiters
+	forwarders   proposals.Forwarders
+	copies       proposals.HostCopies
+	frames       proposals.SeenFrames
+	batching     proposals.Batching // its own comments say who owns what
+	alarm        sched.Alarm        // that ends a wait for a larger batch
+	gathering    proposals.Gathering
+	overload     examination.Overload
+	hasCommands  bool // its entries have headers (commands.go)
 
 	rejectForwarded func(command []byte) error // that no other host may hand in; nil: there are none
 

@@ -64,7 +64,7 @@ func (h *Host) bookWiring() peers.Wiring {
 		Closes: h.shutdown.closing.Load,
 		Added: func(id uint64) {
 			h.network.handshakes.Add(id)
-			h.network.handshakes.Of(id).Begin(h.clock.livedAtBeat())
+			h.network.handshakes.Of(id).Begin(h.clock.awakeAtBeat())
 			h.network.pulses.Add(id)
 			h.storage.readers.Add(id)
 		},
@@ -78,7 +78,7 @@ func (h *Host) bookWiring() peers.Wiring {
 		},
 		Gone: func(id uint64) {
 			h.network.pulses.Remove(id)
-			h.network.heard.Forget(id)
+			h.network.receiver.Forget(id)
 			h.network.handshakes.Remove(id)
 			h.reports.watch.ForgetRefusals(id)
 			if t, dials := h.network.transport.(demandDialer); dials {
@@ -134,5 +134,5 @@ type demandDialer interface{ DialOnDemand(id uint64) }
 
 // isThere reports whether something of another host has come within the last election timeout.
 func (h *Host) isThere(id uint64) bool {
-	return h.network.handshakes.IsThere(id, h.clock.livedAtBeat(), int64(h.config.electionTicks()))
+	return h.network.handshakes.IsThere(id, h.clock.awakeAtBeat(), int64(h.config.electionTicks()))
 }

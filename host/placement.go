@@ -65,7 +65,7 @@ func (h *Host) openPlacer() {
 // placedHost implements placement.Wiring.
 type placedHost Host
 
-func (h *placedHost) Now() int64       { return h.clock.livedAtBeat() }
+func (h *placedHost) Now() int64       { return h.clock.awakeAtBeat() }
 func (h *placedHost) Others() []uint64 { return (*Host)(h).others() }
 
 func (h *placedHost) HeardSince(id uint64) (tick int64, is bool) {
@@ -82,7 +82,7 @@ func (h *placedHost) Send(to uint64, body []byte) {
 
 // Fitness says why this host should get no leadership.
 func (h *placedHost) Fitness() placement.Unfitness {
-	now := h.clock.livedAtBeat()
+	now := h.clock.awakeAtBeat()
 	since, works := h.reports.watch.StalledDisk(h.storage.lane, now)
 	switch {
 	case h.shutdown.closing.Load():
@@ -102,16 +102,16 @@ type placedGroup Group
 
 func (g *placedGroup) Err() error                 { return (*Group)(g).Err() }
 func (g *placedGroup) Roster() *membership.Roster { return (*Group)(g).roster() }
-func (g *placedGroup) Voters() []uint64           { return (*Group)(g).voters() }
+func (g *placedGroup) Voters() []uint64           { return g.members.Voters() }
 func (g *placedGroup) LeadsSince() int64          { return g.life.roleTimes.Leads.Load() }
-func (g *placedGroup) LeavesOut(id uint64) bool   { return (*Group)(g).leavesOutMember(id) }
-func (g *placedGroup) Leave(w *placement.Wish)    { g.inbox.putWish(w) }
+func (g *placedGroup) Excludes(id uint64) bool    { return g.members.Excludes(id) }
+func (g *placedGroup) Leave(w *placement.Wish)    { g.inbox.leaveWish(w) }
 func (g *placedGroup) Seat() *sched.Seat          { return &g.seat }
 func (g *placedGroup) Core() placement.Core       { return g.core.node }
 func (g *placedGroup) Ticks() int64               { return g.core.at.Ticks }
 func (g *placedGroup) Discards() bool             { return g.writes.discarding.waitsForLane }
 func (g *placedGroup) Rests() bool                { return g.leadership.leader.Rests() }
-func (g *placedGroup) ChangesMembers() bool       { return g.members.noted.Any() }
+func (g *placedGroup) ChangesMembers() bool       { return g.members.Noted.Any() }
 func (g *placedGroup) Lacks(id uint64) string     { return (*Group)(g).lacks(id) }
 func (g *placedGroup) Refused(err error)          { (*Group)(g).countRefusal(err) }
 
@@ -138,8 +138,8 @@ func (g *Group) wishDue() int64 {
 	return g.core.at.Ticks + ticksPerHeartbeat
 }
 
-// takePlacing takes a body about placement.
-func (h *Host) takePlacing(from uint64, body []byte) error {
+// receivePlacing receives a body about placement.
+func (h *Host) receivePlacing(from uint64, body []byte) error {
 	switch body[0] {
 	case control.LoadQuestion:
 		var number uint64
@@ -158,7 +158,7 @@ func (h *Host) takePlacing(from uint64, body []byte) error {
 		if err != nil {
 			return err
 		}
-		if g := h.groups.get(r.Group); g != nil && g.isOther(from) && g.Err() == nil && r.Term <= g.life.status.Load().Term {
+		if g := h.groups.get(r.Group); g != nil && g.members.HasOther(from) && g.Err() == nil && r.Term <= g.life.status.Load().Term {
 			g.leadership.placing.Told(r)
 		}
 	}

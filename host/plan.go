@@ -40,12 +40,12 @@ func (g *planWiring) Core() plans.Core           { return g.core.node }
 func (g *planWiring) Now() int64                 { return g.core.at.Ticks }
 func (g *planWiring) LogTime() time.Duration     { return (*Group)(g).logTime() }
 func (g *planWiring) MayPropose() bool           { return !g.writes.discarding.waitsForLane }
-func (g *planWiring) IsSettled() bool            { return !g.members.noted.Any() }
+func (g *planWiring) IsSettled() bool            { return !g.members.Noted.Any() }
 func (g *planWiring) IsHere(id uint64) bool      { return (*Group)(g).isHere(id) }
-func (g *planWiring) LeavesOut(id uint64) bool   { return (*Group)(g).leavesOutMember(id) }
+func (g *planWiring) Excludes(id uint64) bool    { return g.members.Excludes(id) }
 func (g *planWiring) RejectNew(id uint64) error  { return g.host.rejectNew(id) }
 func (g *planWiring) Ask(q plans.Request)        { (*Group)(g).askLeader(q) }
-func (g *planWiring) Skip(q plans.Request) error { return (*Group)(g).takeSkip(q) }
+func (g *planWiring) Skip(q plans.Request) error { return (*Group)(g).acceptSkip(q) }
 func (g *planWiring) Propose(data []byte)        { (*Group)(g).proposeHost(data) }
 
 func (g *planWiring) HoldsObjects(id uint64) bool { return g.machine.objects.AreHeldBy(id) }
@@ -97,12 +97,12 @@ func (g *planWiring) Send(to uint64, record []byte) {
 	g.host.network.transport.SendBytes(to, transport.Control, record)
 }
 
-// takePlanRecord takes a request, or the answer to one.
-func (h *Host) takePlanRecord(from uint64, body []byte) error {
+// receivePlanRecord receives a request, or the answer to one.
+func (h *Host) receivePlanRecord(from uint64, body []byte) error {
 	if body[0] == control.PlanAnswer {
 		a, err := plans.DecodeAnswer(body)
 		if err == nil {
-			h.takeUnbound(from, a)
+			h.receiveUnbound(from, a)
 		}
 		if g := h.groups.get(a.Group); err == nil && g != nil {
 			g.members.plan.Executions.Refuse(a.ID, fmt.Errorf("%w: host %d, its leader, says: %s", membership.ErrRefused, from, a.Why))
@@ -114,8 +114,8 @@ func (h *Host) takePlanRecord(from uint64, body []byte) error {
 		return err
 	}
 	q.From = from
-	if g := h.groups.get(group); g != nil && g.isOther(from) && !g.leavesOutMember(from) {
-		g.members.plan.Requests.Put(q)
+	if g := h.groups.get(group); g != nil && g.members.HasOther(from) && !g.members.Excludes(from) {
+		g.members.plan.Requests.Enqueue(q)
 		g.want(dutyPlan)
 		g.wake()
 	}

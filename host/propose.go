@@ -65,12 +65,12 @@ func (g *Group) Submit(command []byte) (Pending, error) {
 }
 
 func (g *Group) submit(command []byte, w *proposals.Waiter) error {
-	err := g.take(command, w)
+	err := g.accept(command, w)
 	g.countRefused(err)
 	return err
 }
 
-func (g *Group) take(command []byte, w *proposals.Waiter) error {
+func (g *Group) accept(command []byte, w *proposals.Waiter) error {
 	switch {
 	case g.proposals.hasCommands:
 		return fmt.Errorf("millrace: group %d is open with Commands, whose entries have a header; use Call instead of Propose and Submit", g.id)
@@ -85,7 +85,7 @@ func (g *Group) take(command []byte, w *proposals.Waiter) error {
 	if err := g.rejectHalted(); err != nil {
 		return err
 	}
-	wakes, err := g.inbox.putProposal(proposals.Proposal{Command: command, Waiter: w})
+	wakes, err := g.inbox.enqueueProposal(proposals.Proposal{Command: command, Waiter: w})
 	if err != nil {
 		return outcome.WithCause(err, g.Err())
 	}

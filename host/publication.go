@@ -22,9 +22,9 @@ func (g *Group) publish() {
 	was := g.life.status.own()
 	if was != now {
 		g.life.status.Store(now)
-		g.life.roleTimes.Record(now, g.host.clock.livedAtBeat())
+		g.life.roleTimes.Record(now, g.host.clock.awakeAtBeat())
 		if was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role {
-			g.pulse.cover.End(g.id)
+			g.pulse.subscription.End(g.id)
 		}
 	}
 	if st.SoftState != g.core.role {

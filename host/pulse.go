@@ -20,7 +20,7 @@ func (g *pulseLeader) ID() uint64         { return g.id }
 func (g *pulseLeader) Ended() bool        { return (*Group)(g).Err() != nil }
 func (g *pulseLeader) Shard() pulse.Shard { return g.seat.Shard() }
 
-func (g *pulseLeader) IsQuorum(has func(id uint64) bool) bool { return (*Group)(g).isQuorum(has) }
+func (g *pulseLeader) IsQuorum(has func(id uint64) bool) bool { return g.members.IsQuorum(has) }
 
 // groupOf is the group of a leader.
 func groupOf(l pulse.Leader) *Group { return (*Group)(l.(*pulseLeader)) }
@@ -36,7 +36,7 @@ func pulseShards(of []*sched.Shard) (shards []pulse.Shard) {
 // sendPulses is the beat of a host: one record to each other host that has something to hear.
 func (h *Host) sendPulses() {
 	for _, r := range h.network.pulses.Beat() {
-		r.Answer, r.Answers = h.network.heard.Answer(r.Peer)
+		r.Answer, r.Answers = h.network.receiver.Answer(r.Peer)
 		if r.Pulses || r.Answers {
 			h.network.transport.SendBytes(r.Peer, transport.Pulse, r.Append(nil))
 		}
@@ -50,7 +50,7 @@ func (g *Group) leadQuietly() (again bool) {
 	switch leads := g.core.node.BasicStatus().RaftState == raft.StateLeader; {
 	case !leads:
 		g.endPulses(0)
-	case !g.core.node.Quiet() || g.work.taken.excepted:
+	case !g.core.node.Quiet() || g.work.taken.notCovered:
 		g.endPulses(now + pulseRest)
 	case !g.leadership.quietLead.pulsed && now >= g.leadership.quietLead.pulseAfter:
 		st := g.core.node.BasicStatus()
@@ -95,7 +95,7 @@ func (g *Group) observePeers() {
 // followPulse makes a group rely on a list, if it follows the host in that term and lacks nothing.
 func (h *Host) followPulse(line pulse.Line, leader uint64, c *pulse.Cover) bool {
 	g := h.groups.get(line.Group)
-	return g != nil && g.pulse.cover.Begin(c, func() bool { return g.follows(line, leader) })
+	return g != nil && g.pulse.subscription.Begin(c, func() bool { return g.follows(line, leader) })
 }
 
 func (g *Group) follows(line pulse.Line, leader uint64) bool {
@@ -106,21 +106,21 @@ func (g *Group) follows(line pulse.Line, leader uint64) bool {
 // hearPulses tells the core of a follower that its leader was heard, and advances its clock to that moment.
 // It returns the ticks that have passed since.
 func (g *Group) hearPulses(passed int) (left int) {
-	c := g.pulse.cover.Cover()
+	c := g.pulse.subscription.Cover()
 	if c == nil {
 		return passed
 	}
 	n := c.List.Count()
-	if c.List == g.pulse.heardList && n == g.pulse.heardN {
+	if c.List == g.pulse.peerPulses && n == g.pulse.pulseCount {
 		return passed
 	}
-	g.pulse.heardList, g.pulse.heardN = c.List, n
+	g.pulse.peerPulses, g.pulse.pulseCount = c.List, n
 	since := int(min(max(g.core.at.Ticks-g.core.at.Missed-c.List.At(), 0), int64(passed)))
 	g.pass(min(passed-since, g.core.node.TicksToEvent()-1))
 	follows, err := g.core.node.HeardLeader(c.Term, c.List.From())
 	g.countRefusal(err)
 	if !follows {
-		g.pulse.cover.End(g.id)
+		g.pulse.subscription.End(g.id)
 	} else {
 		g.writes.discarding.unheard = 0
 		g.pulse.idle = len(g.work.taken.messages)+len(g.work.taken.answers)+len(g.work.taken.proposals) == 0

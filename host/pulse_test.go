@@ -188,19 +188,19 @@ func TestStoppedFollowerIsAnException(t *testing.T) {
 			p := openPulseHost(t, 3, func(*Config) {})
 			p.followIn(3)
 			p.cover(1, 3)
-			if a, ok := p.network.heard.Answer(2); !ok || !a.Known || len(a.Excluded) > 0 {
+			if a, ok := p.network.receiver.Answer(2); !ok || !a.Known || len(a.Excluded) > 0 {
 				t.Fatalf("the answer is %+v, %v; want it without exceptions", a, ok)
 			}
 			row.stop(p)
 			p.manual.runIdle()
 			for range 3 {
 				p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 1})
-				if a, ok := p.network.heard.Answer(2); !ok || !a.Known || len(a.Excluded) != 1 || a.Excluded[0] != theGroup {
+				if a, ok := p.network.receiver.Answer(2); !ok || !a.Known || len(a.Excluded) != 1 || a.Excluded[0] != theGroup {
 					t.Fatalf("the answer is %+v, %v; want the group as an exception", a, ok)
 				}
 			}
 			p.cover(2, 3)
-			if a, ok := p.network.heard.Answer(2); !ok || !a.Known || len(a.Excluded) != 1 {
+			if a, ok := p.network.receiver.Answer(2); !ok || !a.Known || len(a.Excluded) != 1 {
 				t.Fatalf("the answer to a new list is %+v, %v; want the group as an exception", a, ok)
 			}
 		})
@@ -424,7 +424,7 @@ func TestLateListIsDropped(t *testing.T) {
 	p.followIn(3)
 	p.pulse(2, pulse.Record{Pulses: true, Life: 5, Version: 2, HasList: true})
 	p.cover(1, 3)
-	if a, ok := p.network.heard.Answer(2); !ok || !a.Known || a.Version != 2 {
+	if a, ok := p.network.receiver.Answer(2); !ok || !a.Known || a.Version != 2 {
 		t.Errorf("the answer is %+v, %v; want one for version 2", a, ok)
 	}
 	if !p.campaigns(200, func(int) { p.cover(1, 3) }) {
@@ -492,7 +492,7 @@ func TestBlockedPulseStopsNoTurn(t *testing.T) {
 		<-out.entered
 		l.network.pulses.Drop((*pulseLeader)(l.group)) // hangs, if the lock is held
 		l.network.pulses.Set((*pulseLeader)(l.group), l.group.memberIDs(), 1, begun)
-		l.network.heard.Take(2, pulse.Record{Pulses: true, Life: 5, Version: 1}, 0)
+		l.network.receiver.Receive(2, pulse.Record{Pulses: true, Life: 5, Version: 1}, 0)
 		out.release <- struct{}{}
 	}
 	<-sent

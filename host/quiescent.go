@@ -14,7 +14,7 @@ package host
 // wakeAt returns when the shard must look at the group: at its deadline or, while it sleeps, at the heartbeat
 // before, so that the deadlines of thousands of groups come together.
 func (g *Group) wakeAt() int64 {
-	if due := g.core.nextDue - g.core.nextDue%ticksPerHeartbeat; (g.pulse.asleep.isIdle || g.leadership.quietLead.pulsed) && due > g.core.at.Ticks {
+	if due := g.core.nextDue - g.core.nextDue%ticksPerHeartbeat; (g.pulse.quiescence.isIdle || g.leadership.quietLead.pulsed) && due > g.core.at.Ticks {
 		return due
 	}
 	return g.core.nextDue
@@ -23,20 +23,20 @@ func (g *Group) wakeAt() int64 {
 // hearsOn moves the deadline of a follower that sleeps and has heard its leader. It reports whether that is
 // after now.
 func (g *Group) hearsOn(now, missed int64) bool {
-	c := g.pulse.cover.Cover()
-	if c == nil || !g.pulse.asleep.isIdle || g.core.at.Missed != missed {
+	c := g.pulse.subscription.Cover()
+	if c == nil || !g.pulse.quiescence.isIdle || g.core.at.Missed != missed {
 		return false
 	}
 	heard := c.List.At() + missed
 	if heard <= g.core.at.Ticks {
 		return false
 	}
-	g.core.nextDue = heard + g.pulse.asleep.remains
+	g.core.nextDue = heard + g.pulse.quiescence.remains
 	return g.wakeAt() > now
 }
 
 // checksNext reports whether the group's next deadline is the check of the quorum, and the check before was
 // at the core's present time.
 func (g *Group) checksNext(missed int64) bool {
-	return g.leadership.quietLead.pulsed && g.pulse.asleep.remains == int64(g.host.config.electionTicks()) && g.core.at.Missed == missed
+	return g.leadership.quietLead.pulsed && g.pulse.quiescence.remains == int64(g.host.config.electionTicks()) && g.core.at.Missed == missed
 }

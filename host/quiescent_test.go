@@ -10,7 +10,7 @@ import (
 )
 
 // stayAwake makes the group run a turn at each of its deadlines.
-func (p *pulseHost) stayAwake() { p.group.pulse.asleep.isIdle = false }
+func (p *pulseHost) stayAwake() { p.group.pulse.quiescence.isIdle = false }
 
 // A follower that sleeps does at each moment what it would do awake. The twins get the same pulses, messages,
 // lost and missed ticks; one is never asleep.

@@ -138,15 +138,15 @@ func (w *readsWiring) AskQuorum(number uint64) bool {
 // life returns the random number of this process.
 func (h *Host) life() uint64 { return h.network.pulses.Life() }
 
-// takeRead takes a question or an answer of another host.
-func (h *Host) takeRead(from uint64, body []byte) error {
+// receiveRead receives a question or an answer of another host.
+func (h *Host) receiveRead(from uint64, body []byte) error {
 	r, isQuestion, err := reads.DecodeRecord(body)
 	if err != nil {
 		return err
 	}
 	r.From = from
-	if g := h.groups.get(r.Group); g != nil && (isQuestion && g.isMember(from) || !isQuestion && g.isMemberOrLeads(from)) {
-		g.reads.queue.Put(r, isQuestion)
+	if g := h.groups.get(r.Group); g != nil && (isQuestion && g.members.Has(from) || !isQuestion && g.members.HasOrFollows(from)) {
+		g.reads.queue.Enqueue(r, isQuestion)
 	}
 	return nil
 }
@@ -158,7 +158,9 @@ func (g *Group) readTurn() reads.Turn {
 }
 
 // advanceReads is the duty of a turn.
-func (g *Group) advanceReads() (again bool) { return g.reads.round.Step(g.readTurn(), g.isOther) }
+func (g *Group) advanceReads() (again bool) {
+	return g.reads.round.Step(g.readTurn(), g.members.HasOther)
+}
 
 // readsDue returns the tick at which a question must be repeated.
 func (g *Group) readsDue() int64 {

@@ -106,7 +106,7 @@ func TestAnswersOfStrangersAreDropped(t *testing.T) {
 	r := reads.Record{Group: 2, Life: l.life(), Number: 1, Index: 1 << 60}
 	for _, body := range [][]byte{r.Question(), r.Answer()} {
 		for _, from := range []uint64{3, 2} {
-			if err := l.takeRead(from, body); err != nil {
+			if err := l.receiveRead(from, body); err != nil {
 				t.Fatal(err)
 			}
 			if taken := g.reads.queue.HasRecords(); taken != (from == 2) {

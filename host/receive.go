@@ -27,7 +27,7 @@ func (h *inbound) Receive(from uint64, batch []transport.Envelope) {
 		}
 		if g := h.groups.get(batch[0].Group); g == nil {
 			h.countStrays(n, batch[0].Group, from)
-		} else if r.put(g, from, batch[:n]) {
+		} else if r.enqueue(g, from, batch[:n]) {
 			g.wakeUrgently()
 		}
 		batch = batch[n:]
@@ -44,9 +44,9 @@ type reception struct {
 
 var receptions = sync.Pool{New: func() any { return new(reception) }}
 
-// put puts the messages for one group into its inbox. It reports whether the group must run before others: an
-// election concerns it.
-func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urgent bool) {
+// enqueue enqueues the messages for one group into its inbox. It reports whether the group must run before
+// others: an election concerns it.
+func (r *reception) enqueue(g *Group, from uint64, batch []transport.Envelope) (urgent bool) {
 	var bytes int64
 	for i := range batch {
 		m := &batch[i].Message
@@ -67,7 +67,7 @@ func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urge
 	if len(r.messages) == 0 {
 		return false
 	}
-	switch n := g.inbox.putMessages(r.messages, bytes); {
+	switch n := g.inbox.enqueueMessages(r.messages, bytes); {
 	case n == 0:
 	case g.inbox.isClosed():
 		g.proposals.dropped.Add(uint64(n)) // the group stops, and who stopped it knows
@@ -179,13 +179,13 @@ func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 		h.countUnread(from, err)
 		return
 	}
-	now := h.clock.lived()
-	h.network.heard.Take(from, r, now)
+	now := h.clock.awake()
+	h.network.receiver.Receive(from, r, now)
 	if r.Answers {
 		var w sched.Woken
 		for _, l := range h.network.pulses.Answered(from, r.Answer, now) {
 			g := groupOf(l)
-			g.inbox.putExcepted()
+			g.inbox.recordNotCovered()
 			w.Add(&g.seat)
 		}
 		w.Wake()
@@ -199,41 +199,41 @@ func (h *Host) control(from uint64, as transport.Kind, body []byte) error {
 	}
 	switch body[0] {
 	case control.Greeting:
-		return h.takeGreeting(from, body)
+		return h.receiveGreeting(from, body)
 	case control.Refusal:
-		return h.takeRefusal(from, body)
+		return h.receiveRefusal(from, body)
 	case control.Stranger:
-		return h.takeStranger(from, body)
+		return h.receiveStranger(from, body)
 	case control.Removed:
-		return h.takeRemoval(from, body)
+		return h.receiveRemoval(from, body)
 	case control.AppliedQuestion, control.AppliedAnswer:
-		return h.takeApplied(from, body)
+		return h.receiveApplied(from, body)
 	case control.Forward:
-		return h.receivedForward(from, as, body)
+		return h.receiveForward(from, as, body)
 	case control.ForwardRefusal:
-		return h.receivedRefusal(from, body)
+		return h.receiveForwardRefusal(from, body)
 	case control.ReadQuestion, control.ReadAnswer:
-		return h.takeRead(from, body)
+		return h.receiveRead(from, body)
 	case control.Report, control.Stop, control.Finding:
-		return h.takeDivergence(from, body)
+		return h.receiveDivergence(from, body)
 	case control.SnapshotOffer, control.SnapshotAsk, control.SnapshotBlock, control.SnapshotEnd:
-		return h.takeSnapshotRecord(from, body)
+		return h.receiveSnapshotRecord(from, body)
 	case control.PlanRequest, control.PlanAnswer:
-		return h.takePlanRecord(from, body)
+		return h.receivePlanRecord(from, body)
 	case control.RosterQuestion, control.RosterAnswer:
-		return h.takeRosterRecord(from, body)
+		return h.receiveRosterRecord(from, body)
 	case control.Addresses:
-		return h.takeAddresses(body)
+		return h.receiveAddresses(body)
 	case control.JoinRefused:
-		return h.takeJoinRefused(from, body)
+		return h.receiveJoinRefused(from, body)
 	case control.ViewQuestion, control.ViewAnswer:
-		return h.takeView(from, body)
+		return h.receiveView(from, body)
 	case control.LoadQuestion, control.LoadAnswer, control.Moved:
-		return h.takePlacing(from, body)
+		return h.receivePlacing(from, body)
 	case control.Settings:
-		return h.takeSettings(from, body)
+		return h.receiveSettings(from, body)
 	case control.ObjectQuestion, control.ObjectAnswer:
-		return h.takeObjectRecord(from, body)
+		return h.receiveObjectRecord(from, body)
 	}
 	return fmt.Errorf("%w: nothing takes a record of kind %d", control.ErrBad, body[0])
 }
@@ -251,7 +251,7 @@ func (h *inbound) Unreachable(peer uint64) {
 	var w sched.Woken
 	for _, g := range h.groups.all() {
 		if g.life.status.leads.Load() {
-			g.inbox.putUnreachable(peer)
+			g.inbox.recordUnreachable(peer)
 			w.Add(&g.seat)
 		}
 	}

@@ -37,11 +37,11 @@ func (h *Host) tellSettings(to uint64) {
 	h.network.transport.SendBytes(to, transport.Control, h.config.settings().Encode())
 }
 
-// takeSettings takes what another host says of its settings.
-func (h *Host) takeSettings(from uint64, body []byte) error {
+// receiveSettings receives what another host says of its settings.
+func (h *Host) receiveSettings(from uint64, body []byte) error {
 	s, err := peers.DecodeSettings(body)
 	if p := h.network.handshakes.Of(from); err == nil && p != nil {
-		p.SettingsAt.Store(h.clock.livedAtBeat())
+		p.SettingsAt.Store(h.clock.awakeAtBeat())
 		p.Settings.Store(&s)
 	}
 	return err

@@ -30,12 +30,12 @@ func (s watchedSender) Send(to uint64, batch []transport.Envelope) bool {
 
 func (h *Host) countUnsent(to uint64) {
 	if p := h.network.handshakes.Of(to); p != nil {
-		p.Unsent.Add(1, h.clock.livedAtBeat(), int64(2*h.config.electionTicks()))
+		p.Unsent.Add(1, h.clock.awakeAtBeat(), int64(2*h.config.electionTicks()))
 	}
 }
 
 // Deadline implements sched.Turner.
-func (s *seated) Deadline(at sched.Moment) sched.Verdict {
+func (s *seated) Deadline(at sched.Time) sched.Verdict {
 	switch g := (*Group)(s); {
 	case g.hearsOn(at.Ticks, at.Missed):
 		return sched.Verdict{Due: g.wakeAt()}
@@ -46,13 +46,13 @@ func (s *seated) Deadline(at sched.Moment) sched.Verdict {
 }
 
 // Confirmed implements sched.Turner: a quorum has answered pulses, so the check of the quorum succeeds.
-func (s *seated) Confirmed(at sched.Moment, since int64) (due int64, sleeps bool) {
+func (s *seated) Confirmed(at sched.Time, since int64) (due int64, sleeps bool) {
 	g := (*Group)(s)
 	if !g.checksNext(at.Missed) || g.leadership.quietLead.activeAt != since {
 		return 0, false
 	}
 	g.core.at.Ticks, g.leadership.quietLead.activeAt = at.Ticks, at.Ticks-at.Missed
-	g.core.nextDue = at.Ticks + g.pulse.asleep.remains
+	g.core.nextDue = at.Ticks + g.pulse.quiescence.remains
 	return g.wakeAt(), true
 }
 
@@ -63,7 +63,7 @@ type seated Group
 func seatedGroup(t sched.Turner) *Group { return (*Group)(t.(*seated)) }
 
 // Turn implements sched.Turner.
-func (s *seated) Turn(at sched.Moment, crowded bool, out sched.Outbox) (again bool, due int64) {
+func (s *seated) Turn(at sched.Time, crowded bool, out sched.Outbox) (again bool, due int64) {
 	g := (*Group)(s)
 	g.work.outgoing.To = g.senderOf(out.(*workerOutbox))
 	return g.runTurn(at, crowded)
@@ -92,7 +92,7 @@ func (s *seated) Gathered(took time.Duration) {
 
 // sit makes a group run on a shard from now on.
 func (g *Group) sit(s *sched.Shard) {
-	s.Enter(&g.seat, (*seated)(g), func(at sched.Moment) {
+	s.Enter(&g.seat, (*seated)(g), func(at sched.Time) {
 		g.writes.awaitsAppend.Store(true) // until its first turn says otherwise
 		g.writes.awaitsApply.Store(true)
 		g.writes.awaitsAcks.Store(true)
@@ -135,19 +135,19 @@ func (g *Group) senderOf(o *workerOutbox) outbox.Sender {
 
 // answerLeaders answers which leaders a quorum has answered. The callback of the clock calls it.
 func (h *Host) answerLeaders(asked []sched.Question) {
-	h.network.asked = h.network.asked[:0]
+	h.network.questions = h.network.questions[:0]
 	for i := range asked {
-		h.network.asked = append(h.network.asked, pulse.Question{Leader: (*pulseLeader)(seatedGroup(asked[i].Turner)), Since: asked[i].Since})
+		h.network.questions = append(h.network.questions, pulse.Question{Leader: (*pulseLeader)(seatedGroup(asked[i].Turner)), Since: asked[i].Since})
 	}
-	h.network.pulses.AnswerAll(h.network.asked)
+	h.network.pulses.AnswerAll(h.network.questions)
 	for i := range asked {
-		asked[i].Yes = h.network.asked[i].Answered
+		asked[i].Yes = h.network.questions[i].Answered
 	}
-	clear(h.network.asked)
+	clear(h.network.questions)
 }
 
-// lookForHungTurns takes over shards that hang. It is called by the clock.
-func (h *Host) lookForHungTurns() {
+// findHungTurns takes over shards that hang. It is called by the clock.
+func (h *Host) findHungTurns() {
 	if !h.env.pipeline.AsyncStorageWrites() {
 		return // its turns wait for the disk and the state machine
 	}
@@ -163,7 +163,7 @@ func (h *Host) lookForHungTurns() {
 // and another one may have found nothing to do, so the group is woken.
 func (h *Host) leftBehind(g *Group, ran time.Duration) {
 	h.network.pulses.Drop((*pulseLeader)(g))
-	g.inbox.putExcepted() // so that its next turn sends heartbeats
+	g.inbox.recordNotCovered() // so that its next turn sends heartbeats
 	g.wake()
 	h.reports.events.Emit(event.TurnStalled{Group: g.id, For: ran})
 	h.env.logger.Warn("millrace: a turn of a group takes long; the other groups of its shard go on without it", "group", g.id, "host", h.config.ID, "for", ran)

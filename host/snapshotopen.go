@@ -69,7 +69,7 @@ func (g *Group) openFrom(ctx context.Context, store *snapshot.Store, m snapshot.
 	if len(block.Found) == 0 {
 		err = g.rejectRestored(m.Conf.Voters)
 	} else {
-		err = g.takeFounding(&block)
+		err = g.adoptFounding(&block)
 	}
 	if err != nil {
 		return nil, err
@@ -139,9 +139,9 @@ func (g *Group) rejectRestored(voters []uint64) error {
 		g.id, voters, g.self, g.memberIDs())
 }
 
-// takeFounding takes over the founding that a snapshot tells: its entries may be compacted. It is called when
-// the group is opened, or in a turn.
-func (g *Group) takeFounding(b *entry.Block) error {
+// adoptFounding takes over the founding that a snapshot tells: its entries may be compacted. It is called
+// when the group is opened, or in a turn.
+func (g *Group) adoptFounding(b *entry.Block) error {
 	bound, err := entry.DecodeFounding(b.Found)
 	if err != nil {
 		return err
@@ -151,12 +151,12 @@ func (g *Group) takeFounding(b *entry.Block) error {
 	}
 	g.members.founding.Restore(bound, entry.PromiseOf(b.Found))
 	g.keepFound()
-	g.takeRoster(b.Roster)
+	g.adoptRoster(b.Roster)
 	return nil
 }
 
-// takeRoster takes over the roster of a snapshot, which has this member, if it is newer.
-func (g *Group) takeRoster(r *membership.Roster) {
+// adoptRoster takes over the roster of a snapshot, which has this member, if it is newer.
+func (g *Group) adoptRoster(r *membership.Roster) {
 	if now := g.roster(); now == nil || r.Version > now.Version {
 		g.setRoster(r)
 	}

@@ -31,7 +31,7 @@ func (g *snapshotGroup) Capture()                 { g.machine.apply.Wake() }
 func (g *snapshotGroup) Position() raftpb.EntryID { return g.machine.apply.Position() }
 func (g *snapshotGroup) IsFounded() bool          { return g.snapshots.found.Load() != nil }
 func (g *snapshotGroup) Now() time.Duration       { return (*Group)(g).now() }
-func (g *snapshotGroup) Ticks() int64             { return g.host.clock.livedAtBeat() }
+func (g *snapshotGroup) Ticks() int64             { return g.host.clock.awakeAtBeat() }
 func (g *snapshotGroup) Emit(e event.Event)       { g.host.reports.events.Emit(e) }
 
 func (g *snapshotGroup) Info(text string, args ...any) {
@@ -47,7 +47,7 @@ func (g *snapshotGroup) Error(text string, args ...any) {
 }
 
 func (g *snapshotGroup) WasMemberAt(index uint64) bool {
-	r := g.members.rosters.At(index)
+	r := g.members.Rosters.At(index)
 	if r == nil {
 		return true // it is not known
 	}
@@ -66,7 +66,7 @@ func (g *snapshotGroup) Manifest() snapshot.Manifest {
 func (g *snapshotGroup) CaptureState(index uint64) (c snapshots.Captured) {
 	q := g.machine.apply
 	c.Block = entry.Block{
-		Found: *g.snapshots.found.Load(), Roster: g.members.rosters.At(index), PerEntry: g.snapshots.Growth.PerEntry(),
+		Found: *g.snapshots.found.Load(), Roster: g.members.Rosters.At(index), PerEntry: g.snapshots.Growth.PerEntry(),
 		Skipped: q.Passed(),
 	}
 	if m, ok := q.Machine.(*apply.Commands); ok {
@@ -85,7 +85,7 @@ func (g *snapshotGroup) Others() []uint64   { return (*Group)(g).otherMembers() 
 func (g *snapshotGroup) Refused(err error)  { (*Group)(g).countRefusal(err) }
 
 func (g *snapshotGroup) NeedsSnapshot(index uint64) bool {
-	return index > g.life.status.Load().Committed || g.machine.apply.Passes(index)
+	return index > g.life.status.Load().Committed || g.machine.apply.SkipsPast(index)
 }
 
 func (g *snapshotGroup) RejectManifest(m *snapshot.Manifest) error {

@@ -58,7 +58,7 @@ func TestSpaceForCalls(t *testing.T) {
 	if err := g.WaitSpace(ctx, refused); !errors.Is(err, outcome.ErrOverloaded) || !errors.Is(err, context.Canceled) || outcome.MayHaveCommitted(err) {
 		t.Errorf("error %v of a wait that ended with its context", err)
 	}
-	if n := g.proposals.spaces.Waiting(); n != 0 {
+	if n := g.proposals.spaceWaiters.Waiting(); n != 0 {
 		t.Errorf("%d waits are left", n)
 	}
 	waits := make(chan error, 1)

@@ -16,7 +16,7 @@ type SpaceWait struct{ wait proposals.SpaceWait }
 // their order, as commands leave the inbox. The space is not reserved: a call that comes first may take it,
 // and then Call refuses again. If too many wait already, the wait ends at once with ErrOverloaded.
 func (g *Group) AskSpace(w *SpaceWait, c *Call) {
-	if !g.proposals.spaces.Ask(&w.wait, proposals.BytesOf(c.Data)) {
+	if !g.proposals.spaceWaiters.Ask(&w.wait, proposals.BytesOf(c.Data)) {
 		if c.Waits {
 			g.countRefused(outcome.ErrOverloaded)
 		}
@@ -44,7 +44,7 @@ func (g *Group) WaitSpace(ctx context.Context, c *Call) error {
 	case <-w.wait.Done():
 		return w.wait.Err()
 	case <-ctx.Done():
-		g.proposals.spaces.Leave(&w.wait)
+		g.proposals.spaceWaiters.Leave(&w.wait)
 		if c.Waits {
 			g.countRefused(outcome.ErrOverloaded)
 		}

@@ -61,13 +61,13 @@ func TestALeaderStepsDownWhenItsHandOverFails(t *testing.T) {
 func TestAStuckLeaderDoesNotSleep(t *testing.T) {
 	l := openStuckHost(t, 3)
 	l.pass(1, func(controlRecord) {})
-	if l.group.pulse.asleep.remains != 0 {
-		t.Errorf("the deadline may be moved by %d ticks without a turn", l.group.pulse.asleep.remains)
+	if l.group.pulse.quiescence.remains != 0 {
+		t.Errorf("the deadline may be moved by %d ticks without a turn", l.group.pulse.quiescence.remains)
 	}
 	l.release()
 	l.manual.runIdle()
 	l.pass(2*l.config.electionTicks(), func(controlRecord) {})
-	if l.group.pulse.asleep.remains == 0 {
+	if l.group.pulse.quiescence.remains == 0 {
 		t.Error("the state machine works, and the leader does not sleep")
 	}
 }

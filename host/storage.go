@@ -21,7 +21,7 @@ func (g *storageGroup) Unknown(member uint64, err error) {
 }
 
 func (g *storageGroup) Arrived(r storage.Result) {
-	g.inbox.putFetched(r)
+	g.inbox.enqueueFetched(r)
 	(*Group)(g).wake()
 }
 

@@ -29,7 +29,7 @@ func (g *Group) StartTransfer(to uint64) *Transfer {
 	case to != raft.None && !slices.Contains(voters, to):
 		t.way.Finish(fmt.Errorf("millrace: group %d cannot be led by host %d: its members are %v", g.id, to, voters))
 	default:
-		if replaced := g.inbox.putTransfer(t.way); replaced != nil {
+		if replaced := g.inbox.leaveTransfer(t.way); replaced != nil {
 			replaced.Replace(t.way)
 		}
 		g.wakeUrgently()

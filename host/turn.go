@@ -11,7 +11,7 @@ import (
 
 // runTurn does one turn at a time. It reports whether the group must run again, and at which tick it must run
 // in any case.
-func (g *Group) runTurn(at sched.Moment, crowded bool) (again bool, due int64) {
+func (g *Group) runTurn(at sched.Time, crowded bool) (again bool, due int64) {
 	returned := false
 	defer func() {
 		g.core.node.Publish()
@@ -34,19 +34,19 @@ func (g *Group) runTurn(at sched.Moment, crowded bool) (again bool, due int64) {
 // what pulses have told meanwhile: a group sleeps while nothing is due, and what is stepped now must find the
 // clocks as they are now. Those with which a timeout may expire come after the messages of peers, so that a
 // follower hears its leader before it gives it up.
-func (g *Group) turn(at sched.Moment, crowded bool) (again bool, due int64) {
+func (g *Group) turn(at sched.Time, crowded bool) (again bool, due int64) {
 	if g.Err() != nil {
 		g.abandon()
 		return false, never
 	}
-	left := g.takeInputs(crowded)
+	left := g.dequeueInputs(crowded)
 	untold := g.count(at)
 	g.stepAnswers()
 	g.stepMessages()
 	g.stepDuties(turn.BeforeTime)
 	g.expire(untold)
 	g.stepDuties(turn.AfterTime)
-	left = g.takeCommands(crowded) || left
+	left = g.dequeueCommands(crowded) || left
 	g.offerCommands()
 	if g.hasReady() {
 		g.handle(g.core.node.Ready())
@@ -54,8 +54,8 @@ func (g *Group) turn(at sched.Moment, crowded bool) (again bool, due int64) {
 	return g.sleep(g.finishTurn(crowded) || left)
 }
 
-// takeInputs takes what has come since the last turn, and reports whether something is left for another.
-func (g *Group) takeInputs(crowded bool) (left bool) {
+// dequeueInputs takes what has come since the last turn, and reports whether something is left for another.
+func (g *Group) dequeueInputs(crowded bool) (left bool) {
 	most := int64(maxTurnBytes)
 	if crowded {
 		most = maxCrowdedTurnBytes
@@ -69,7 +69,7 @@ func (g *Group) takeInputs(crowded bool) (left bool) {
 }
 
 // count tells the core of the time in which no timeout expires, and returns the ticks that are left.
-func (g *Group) count(at sched.Moment) (untold int) {
+func (g *Group) count(at sched.Time) (untold int) {
 	if at != g.work.dutiesAt {
 		g.work.dutiesAt = at
 		g.work.wanted.Want(duties.On(turn.Tick))
@@ -134,7 +134,7 @@ func (g *Group) stepMessages() {
 		}
 		g.countRefusal(g.core.node.Step(g.work.taken.messages[i]))
 		g.leadership.leader.Acknowledged(&g.work.taken.messages[i])
-		g.observeLeader(&g.work.taken.messages[i])
+		g.members.ObserveLeader(&g.work.taken.messages[i])
 		g.observeOrder(&g.work.taken.messages[i])
 		if g.writes.discarding.unheard > 0 {
 			g.writes.discarding.hears(&g.work.taken.messages[i], g.core.node.BasicStatus().Term)
@@ -145,7 +145,7 @@ func (g *Group) stepMessages() {
 // offerCommands offers the core what clients and other hosts have handed in, and continues with a core that
 // has forgotten what its full disk refused.
 func (g *Group) offerCommands() {
-	g.proposals.TakeRefusals((*callTurn)(g), g.work.taken.refusals)
+	g.proposals.ReceiveRefusals((*callTurn)(g), g.work.taken.refusals)
 	if len(g.work.taken.proposals) > 0 {
 		g.proposeAll()
 	}
@@ -179,13 +179,13 @@ func (g *Group) finishTurn(crowded bool) (left bool) {
 // sleep says when the group must run again, and which answers must wake it before.
 func (g *Group) sleep(left bool) (again bool, due int64) {
 	callsDue := g.callsDue()
-	if g.pulse.asleep.isIdle = g.pulse.idle && callsDue == never && g.readsDue() == never; g.pulse.asleep.isIdle {
+	if g.pulse.quiescence.isIdle = g.pulse.idle && callsDue == never && g.readsDue() == never; g.pulse.quiescence.isIdle {
 		g.shrink()
 	}
 	g.pulse.idle = false
 	g.core.nextDue = min(g.whenDue(), callsDue)
-	if g.pulse.asleep.remains = g.core.nextDue - g.core.at.Ticks; g.leadership.leader.WatchesMachine() || callsDue != never || duties.HasFixed(g) {
-		g.pulse.asleep.remains = 0 // a deadline may be that of a stuck state machine, a call or a duty, which needs a turn
+	if g.pulse.quiescence.remains = g.core.nextDue - g.core.at.Ticks; g.leadership.leader.WatchesMachine() || callsDue != never || duties.HasFixed(g) {
+		g.pulse.quiescence.remains = 0 // a deadline may be that of a stuck state machine, a call or a duty, which needs a turn
 	}
 	left = g.mustRoute() || left
 	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.wakeAt()

@@ -144,7 +144,7 @@ func (g *Group) Upload(ctx context.Context, r io.Reader, options UploadOptions) 
 	if err != nil {
 		return object.Set{}, err
 	}
-	if err := u.take(ctx, r); err != nil {
+	if err := u.copyFrom(ctx, r); err != nil {
 		return object.Set{}, err
 	}
 	if err := u.publish(); err != nil {
@@ -171,8 +171,9 @@ func (g *Group) Upload(ctx context.Context, r io.Reader, options UploadOptions) 
 	return set, err
 }
 
-// take writes what r has. If it fails the upload is aborted, also if r panics or ends the caller's goroutine.
-func (u *Upload) take(ctx context.Context, r io.Reader) (err error) {
+// copyFrom writes what r has. If it fails the upload is aborted, also if r panics or ends the caller's
+// goroutine.
+func (u *Upload) copyFrom(ctx context.Context, r io.Reader) (err error) {
 	whole := false
 	defer func() {
 		if !whole {

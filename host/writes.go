@@ -20,7 +20,7 @@ func (w *writer) Appended() {
 }
 
 func (w *writer) Answer(answers []raftpb.Message, woken *sched.Woken) {
-	w.inbox.putAnswers(answers)
+	w.inbox.enqueueAnswers(answers)
 	if w.writes.awaitsAppend.Load() {
 		woken.Add(&w.seat)
 	} else {
@@ -42,7 +42,7 @@ func (w *writer) Restore(s *raftpb.Snapshot, restored func()) {
 }
 
 func (w *writer) Discarded(o appendlane.Outcome) {
-	w.inbox.putForgot(o)
+	w.inbox.recordForgot(o)
 	(*Group)(w).wake()
 }
 

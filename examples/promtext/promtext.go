@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -265,6 +266,8 @@ func (f families) addGroup(g host.GroupMetrics) {
 	f.counter("group_proposed_bytes_total", "Bytes of these commands.", l, p.Bytes)
 	f.gauge("group_open_batches", "Batches of this leader that are not committed.", l, float64(g.Batches.Open))
 	f.gauge("group_batch_round_seconds", "Mean time of late from the beginning of a batch to its commit.", l, g.Batches.Round.Seconds())
+	f.gauge("group_batches_held", "1 if this leader holds commands for a batch of all clients, 0 if each leaves at once.", l, oneIf(g.Batches.Rule == batches.Cohorts))
+	f.counter("group_batch_rule_changes_total", "Times that this leader chose the other one of these.", l, g.Batches.Changes)
 	for _, o := range []struct {
 		name string
 		n    uint64

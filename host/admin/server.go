@@ -161,7 +161,7 @@ func (s *Server) accept() {
 		c, err := s.listen.Accept()
 		switch {
 		case err == nil:
-			s.take(conn{c, s.taken})
+			s.admit(conn{c, s.taken})
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
@@ -177,8 +177,8 @@ func (s *Server) accept() {
 	}
 }
 
-// take begins to serve a connection, or refuses it.
-func (s *Server) take(c conn) {
+// admit begins to serve a connection, or refuses it.
+func (s *Server) admit(c conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

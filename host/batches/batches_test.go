@@ -27,8 +27,9 @@ func TestCohortPromises(t *testing.T) {
 			}
 			if random.IntN(3) == 0 {
 				s.Answered = random.IntN(40)
+				s.Back = random.IntN(s.Answered + 1)
 			}
-			if s.Answered > 0 {
+			if s.Back > 0 {
 				limit = now + min(maxWait, s.Round/2)
 			}
 			v := c.Next(s)
@@ -47,7 +48,7 @@ func TestCohortPromises(t *testing.T) {
 				t.Fatalf("seed %d: nothing ends its wait: %+v %+v", seed, s, v)
 			case v.Again > limit:
 				t.Fatalf("seed %d: it waits until %v, and may until %v", seed, v.Again, limit)
-			case s.Waiting > 0 && s.Open == 0 && s.Answered == 0 && asks > 0 && now >= asks && !v.Begins:
+			case s.Waiting > 0 && s.Open == 0 && s.Back == 0 && asks > 0 && now >= asks && !v.Begins:
 				t.Fatalf("seed %d: its wait has ended, and it holds on: %+v", seed, s)
 			}
 			asks = v.Again
@@ -60,7 +61,7 @@ func TestCohortCarriesAll(t *testing.T) {
 	const clients, round = 16, 300 * time.Microsecond
 	c, now := Cohort{}, time.Duration(0)
 	at := func(waiting, open, pending, answered int) Verdict {
-		return c.Next(State{Now: now, Waiting: waiting, Bytes: int64(waiting) << 10, Open: open, Pending: pending, Answered: answered, Round: round, Flush: round / 2})
+		return c.Next(State{Now: now, Waiting: waiting, Bytes: int64(waiting) << 10, Open: open, Pending: pending, Answered: answered, Back: answered, Round: round, Flush: round / 2})
 	}
 	if v := at(1, 0, 0, 0); !v.Begins {
 		t.Fatal("the first command waits, and nothing is under way")
@@ -93,14 +94,14 @@ func TestWaitsForNothingBecomeRare(t *testing.T) {
 	c, now, batches, waits := Cohort{}, time.Duration(0), 0, []int(nil)
 	for len(waits) < 12 {
 		now += round
-		s := State{Now: now, Waiting: 3, Bytes: 3 << 10, Answered: 3, Round: round, Flush: round}
+		s := State{Now: now, Waiting: 3, Bytes: 3 << 10, Answered: 3, Back: 3, Round: round, Flush: round}
 		v := c.Next(s)
 		if batches++; v.Begins {
 			continue
 		}
 		waits = append(waits, batches)
 		batches = 0
-		if s.Now, s.Answered = v.Again, 0; !c.Next(s).Begins {
+		if s.Now, s.Answered, s.Back = v.Again, 0, 0; !c.Next(s).Begins {
 			t.Fatal("the wait does not end")
 		}
 	}
@@ -111,11 +112,38 @@ func TestWaitsForNothingBecomeRare(t *testing.T) {
 	}
 }
 
+// A Kind is a word, and comes back as itself.
+func TestKindIsAWord(t *testing.T) {
+	for _, k := range []Kind{Automatic, Immediate, Cohorts} {
+		text, err := k.MarshalText()
+		var back Kind
+		if err != nil || back.UnmarshalText(text) != nil || back != k {
+			t.Errorf("%v becomes %q, and then %v (%v)", k, text, back, err)
+		}
+	}
+	if new(Kind).UnmarshalText([]byte("other")) == nil {
+		t.Error("another word is read")
+	}
+}
+
+// Only batches count that do not wait: a commit for which no command waits is none.
+func TestOnlyBatchesEndAPause(t *testing.T) {
+	c := Cohort{pause: 2}
+	for range 5 {
+		c.Next(State{Now: time.Second, Answered: 3, Back: 3, Round: time.Millisecond, Flush: time.Millisecond})
+	}
+	if c.pause != 2 {
+		t.Errorf("the pause is %d, want 2: nothing has begun", c.pause)
+	}
+}
+
 // fixture is a leader whose commands take a fixed time under each rule, all of them in step.
 type fixture struct {
 	now   time.Duration
 	takes [2]time.Duration // at once, and held
 	count [2]int           // batches
+	noise *rand.Rand       // each batch takes up to a third less or more; nil: it does not
+	stall time.Duration    // of the next batch
 }
 
 // run lets a number of batches pass.
@@ -130,8 +158,13 @@ func (w *fixture) run(c *Choice, batches int) {
 			}
 		}
 		w.count[c.tried]++
-		w.now += w.takes[c.tried]
-		c.Next(State{Now: w.now, Answered: clients, Round: time.Millisecond, Flush: time.Millisecond})
+		took := w.takes[c.tried]
+		if w.noise != nil {
+			took += time.Duration((w.noise.Float64() - 0.5) * float64(took) * 2 / 3)
+		}
+		w.now += took + w.stall
+		w.stall = 0
+		c.Next(State{Now: w.now, Answered: clients, Back: clients, Round: time.Millisecond, Flush: time.Millisecond})
 	}
 }
 
@@ -141,20 +174,135 @@ func TestChoiceFindsTheBetterRule(t *testing.T) {
 	for better := range 2 {
 		w, c := fixture{}, Choice{}
 		w.takes[better], w.takes[1-better] = 600*time.Microsecond, time.Millisecond
-		w.run(&c, 2000)
+		w.run(&c, 400)
 		if c.chosen != better {
 			t.Fatalf("rule %d is better, and it has chosen the other one: %+v", better, c)
 		}
+		w.run(&c, 20_000) // the stays become long
 		w.count = [2]int{}
-		w.run(&c, 20_000)
-		if part := float64(w.count[1-better]) / 20_000; part > 0.05 {
-			t.Errorf("rule %d is better, and %.1f %% of the batches go the other way", better, 100*part)
+		w.run(&c, 100_000)
+		if part := float64(w.count[1-better]) / 100_000; part >= 0.01 {
+			t.Errorf("rule %d is better, and %.2f %% of the batches go the other way", better, 100*part)
 		}
 		w.takes[0], w.takes[1] = w.takes[1], w.takes[0]
-		w.run(&c, (maxStay+2)*64)
+		w.run(&c, (minStay+4)*64)
 		if c.chosen == better {
 			t.Errorf("rule %d is not the better one any more, and is still chosen", better)
 		}
+	}
+}
+
+// A stall of 500 ms, of a disk or of the runtime, in whichever batch, changes nothing: the better rule stays.
+func TestAStallChoosesNothing(t *testing.T) {
+	for better := range 2 {
+		var w fixture
+		var c Choice
+		w.takes[better], w.takes[1-better] = 800*time.Microsecond, time.Millisecond
+		w.run(&c, 1500)
+		for range 600 { // more than the other rule needs to get its turn
+			w.run(&c, 7)
+			at, stalled := w, c
+			if c.chosen != better {
+				t.Fatalf("rule %d is better, and not chosen", better)
+			}
+			at.stall = 500 * time.Millisecond
+			for range 100 {
+				if at.run(&stalled, 1); stalled.chosen != better {
+					t.Fatalf("after a stall rule %d is chosen: %+v", 1-better, stalled)
+				}
+			}
+		}
+	}
+}
+
+// A load that becomes lighter or heavier in any batch does not make a rule look better.
+func TestAChangeOfTheLoadChoosesNothing(t *testing.T) {
+	for better := range 2 {
+		for _, by := range []time.Duration{1, 9} { // thirds
+			var w fixture
+			var c Choice
+			w.takes[better], w.takes[1-better] = 800*time.Microsecond, time.Millisecond
+			w.run(&c, 1500)
+			for range 100 {
+				w.run(&c, 41)
+				at, changed := w, c
+				at.takes[0], at.takes[1] = at.takes[0]*by/3, at.takes[1]*by/3
+				for range 200 {
+					if at.run(&changed, 1); changed.chosen != better {
+						t.Fatalf("after a change of the load rule %d is chosen: %+v", 1-better, changed)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Batches that scatter by a third do not make the choice alternate, and the better rule has nearly all.
+func TestChoiceWithNoise(t *testing.T) {
+	for seed := range uint64(20) {
+		for better := range 2 {
+			var c Choice
+			w := fixture{noise: rand.New(rand.NewPCG(seed, 7))}
+			w.takes[better], w.takes[1-better] = 900*time.Microsecond, time.Millisecond
+			w.run(&c, 2000)
+			w.count = [2]int{}
+			changes, was := 0, c.chosen
+			for range 20_000 {
+				w.run(&c, 1)
+				if c.chosen != was {
+					changes, was = changes+1, c.chosen
+				}
+			}
+			if part := float64(w.count[1-better]) / 20_000; part > 0.05 || changes > 2 {
+				t.Errorf("seed %d: rule %d is better by a tenth; %.1f %% of the batches go the other way, with %d changes", seed, better, 100*part, changes)
+			}
+		}
+	}
+}
+
+// Where a disk takes 30 ms, 8 commands come each millisecond, and each sync answers all that came before it
+// began, a command takes 45 ms on average. A trial that is shorter than some rounds measures anything. It
+// begins when what came before it is answered.
+func TestATrialLastsForManyRounds(t *testing.T) {
+	const each, sync = 8, 30 * time.Millisecond
+	for phase := range time.Duration(30) {
+		c := Choice{measure: trial{since: phase * time.Millisecond, at: phase * time.Millisecond}}
+		synced, written := 240, each*int(phase) // commands of the sync under way, and those behind it
+		for now := phase * time.Millisecond; c.own == 0; now += time.Millisecond {
+			s := State{Now: now, Pending: synced + written, Round: 45 * time.Millisecond, Flush: 40 * time.Millisecond}
+			if now%sync == 0 {
+				s.Answered, s.Back, s.Pending = synced, synced, written
+				synced, written = written, 0
+			}
+			c.Next(s)
+			s.Answered, s.Back, s.Waiting = 0, 0, each
+			c.Next(s)
+			if written += each; c.measure.warm && now < (phase+90)*time.Millisecond {
+				t.Fatal("a trial begins while commands are pending that came before it")
+			}
+		}
+		if c.own < 42*time.Millisecond || c.own > 48*time.Millisecond {
+			t.Errorf("phase %d: a command takes %v, and it has measured %v", phase, 45*time.Millisecond, c.own)
+		}
+	}
+}
+
+// A line that is long at times ends each trial: the rule that is tried then is given up, and not kept without
+// a judgment.
+func TestALineThatIsLongAtTimes(t *testing.T) {
+	w, c := fixture{takes: [2]time.Duration{600 * time.Microsecond, time.Millisecond}}, Choice{}
+	for c.tried == 0 {
+		w.run(&c, 1)
+	}
+	w.count = [2]int{}
+	for range 500 {
+		w.run(&c, 31)
+		if !c.Next(State{Now: w.now, Waiting: 1, Round: 4 * time.Millisecond, Flush: time.Millisecond}).Begins {
+			t.Fatal("a command is held on a long line")
+		}
+	}
+	if w.count[1] > 31 {
+		t.Errorf("%d batches are held on trial, and no trial ends", w.count[1])
 	}
 }
 
@@ -173,7 +321,7 @@ func TestChoiceHoldsNothingOnALongLine(t *testing.T) {
 	c, now := Choice{}, time.Duration(0)
 	for range 10_000 {
 		now += 10 * time.Millisecond
-		if v := c.Next(State{Now: now, Waiting: 5, Open: 3, Pending: 40, Answered: 7, Round: 40 * time.Millisecond, Flush: time.Millisecond}); !v.Begins {
+		if v := c.Next(State{Now: now, Waiting: 5, Open: 3, Pending: 40, Answered: 7, Back: 7, Round: 40 * time.Millisecond, Flush: time.Millisecond}); !v.Begins {
 			t.Fatal("a command is held on a long line")
 		}
 	}

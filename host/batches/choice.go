@@ -3,31 +3,40 @@ package batches
 import "time"
 
 const (
-	// A trial lasts for trialBatches batches and trialTime, at least. Before it, warmBatches pass that are
-	// not measured: their commands came under the rule before.
+	// A trial lasts for trialBatches batches, trialTime and trialRounds rounds, at least. Answers come in
+	// lumps, one for each sync of a slow disk, and a trial must have many of them. Before it, warmBatches and
+	// warmRounds pass that are not measured: their commands came under the rule before.
 	trialBatches = 32
 	trialTime    = 20 * time.Millisecond
+	trialRounds  = 16
 	warmBatches  = 8
+	warmRounds   = 2
 	// minGain is by which part of the time of a command the other rule must be better to be chosen: 1/16.
 	minGain = 16
 	// minStay and maxStay are how many trials the chosen rule has before the other one gets one again. Each
-	// that the other one loses doubles the number.
-	minStay, maxStay = 8, 64
+	// that the other one loses doubles the number. With the highest, less than 1 % of the batches are trials
+	// of the other rule, so these are not the 99th percentile. A load under which commands take half as long
+	// again as before, or a third less, makes the number the lowest.
+	minStay, maxStay = 8, 128
 )
 
 // Choice is AtOnce or a Cohort, whichever makes commands take less time on this machine and under this load.
 // It finds out by trials. The time of a command is what all have waited, and the integral over time of those
 // that are pending, by how many were answered (Little's law).
 //
-// The other rule gets one trial in nine at first, and one in 65 when it keeps losing. The zero Choice begins
-// with AtOnce.
+// The other rule gets one trial in nine at first, and one in 129 when it keeps losing. It is chosen if it is
+// better than the chosen one in the trial before it, and in the trial after it. So a stall of the machine in
+// one trial, and a load that changes, do not make a rule look better. The zero Choice begins with AtOnce, and
+// so does one after a time on a long line.
 type Choice struct {
 	cohort  Cohort
-	chosen  int // 0: AtOnce; 1: Cohort
-	tried   int // in this trial
-	took    [2]time.Duration
-	stay    int // trials of the chosen rule before the next of the other one
-	trials  int // of the chosen rule, since then
+	chosen  int           // 0: AtOnce; 1: Cohort
+	tried   int           // in this trial
+	own     time.Duration // of the chosen rule, in its latest trial
+	basis   time.Duration // the same, when the other one was tried last; 0: it was not
+	other   time.Duration // of the other rule, which was better than own; 0: it was not
+	stay    int           // trials of the chosen rule before the next of the other one
+	trials  int           // of the chosen rule, since then
 	measure trial
 }
 
@@ -45,11 +54,11 @@ type trial struct {
 // Next implements Rule.
 func (c *Choice) Next(s State) (v Verdict) {
 	if s.isLong() {
-		c.measure = trial{at: s.Now}
+		*c = Choice{measure: trial{since: s.Now, at: s.Now}}
 		return AtOnce{}.Next(s)
 	}
 	c.measure.add(s)
-	if c.measure.isEnough(s.Now) {
+	if c.measure.isEnough(s) {
 		c.end(s.Now)
 	}
 	if c.tried == 0 {
@@ -65,35 +74,61 @@ func (c *Choice) Next(s State) (v Verdict) {
 	return v
 }
 
+// Chosen implements Rule.
+func (c *Choice) Chosen() Kind {
+	if c.chosen == 0 {
+		return Immediate
+	}
+	return Cohorts
+}
+
 // add counts what has passed since the latest State.
 func (t *trial) add(s State) {
 	t.area += time.Duration(t.pending) * (s.Now - t.at)
 	t.at = s.Now
-	if t.answered += s.Answered; !t.warm && t.batches >= warmBatches {
+	if t.answered += s.Answered; !t.warm && t.batches >= warmBatches && s.Now-t.since >= warmRounds*s.Round {
 		*t = trial{warm: true, since: s.Now, at: s.Now}
 	}
 }
 
-func (t *trial) isEnough(now time.Duration) bool {
-	return t.warm && t.batches >= trialBatches && now-t.since >= trialTime && t.answered > 0
+func (t *trial) isEnough(s State) bool {
+	return t.warm && t.batches >= trialBatches && s.Now-t.since >= max(trialTime, trialRounds*s.Round) && t.answered > 0
 }
 
 // end ends a trial, and says which rule is tried in the next one.
 func (c *Choice) end(now time.Duration) {
-	c.took[c.tried] = max(c.measure.area/time.Duration(c.measure.answered), 1)
+	took := max(c.measure.area/time.Duration(c.measure.answered), 1)
 	c.measure = trial{warm: true, since: now, at: now}
 	was := c.tried
-	switch other := 1 - c.chosen; {
-	case c.tried == c.chosen:
-		if c.trials++; c.trials >= c.stay {
-			c.tried = other
-		}
-	case c.took[other] < c.took[c.chosen]-c.took[c.chosen]/minGain:
-		c.chosen, c.trials, c.stay = other, 0, minStay
+	switch {
+	case c.tried != c.chosen && isBetter(took, c.own):
+		c.other, c.tried = took, c.chosen // the next trial decides
+	case c.tried != c.chosen:
+		c.lose()
+	case c.other > 0 && isBetter(c.other, took):
+		c.own, c.basis = c.other, c.other
+		c.chosen, c.tried, c.other, c.trials, c.stay = 1-c.chosen, 1-c.chosen, 0, 0, minStay
+	case c.other > 0:
+		c.own = took
+		c.lose()
 	default:
-		c.tried, c.trials, c.stay = c.chosen, 0, min(max(2*c.stay, minStay), maxStay)
+		c.own = took
+		if c.basis > 0 && (2*took > 3*c.basis || 3*took < 2*c.basis) {
+			c.stay = min(c.stay, minStay)
+		}
+		if c.trials++; c.trials >= c.stay {
+			c.tried, c.basis = 1-c.chosen, took
+		}
 	}
 	if c.tried != was {
-		c.measure, c.cohort = trial{at: now}, Cohort{misses: c.cohort.misses, pause: c.cohort.pause}
+		c.measure, c.cohort = trial{since: now, at: now}, Cohort{misses: c.cohort.misses, pause: c.cohort.pause}
 	}
+}
+
+// isBetter reports whether a time of the other rule is clearly less than one of the chosen rule.
+func isBetter(other, chosen time.Duration) bool { return other < chosen-chosen/minGain }
+
+// lose keeps the chosen rule, for longer than before.
+func (c *Choice) lose() {
+	c.other, c.tried, c.trials, c.stay = 0, c.chosen, 0, min(max(2*c.stay, minStay), maxStay)
 }

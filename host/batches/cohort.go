@@ -13,11 +13,12 @@ const (
 	maxMisses = 7
 )
 
-// Cohort begins no batch while one is under way. Then it waits for as many clients as were answered and as
-// wait already, for at most half a round. A wait that ends before they have come was for nothing. After it
-// some batches do not wait: 2, and twice as many after each further one, 128 at most.
+// Cohort begins no batch while one is under way that has commands of clients of this host. Then it waits for
+// as many of these clients as were answered and as wait already, for at most half a round. A wait that ends
+// before they have come was for nothing. After it some batches do not wait: 2, and twice as many after each
+// further one, 128 at most.
 //
-// A command that is held waits for a commit that it could not overtake, or for at most a millisecond.
+// A command that is held waits for a commit that it could not overtake, and then for at most a millisecond.
 type Cohort struct {
 	target int           // clients that are expected; 0: none
 	ends   time.Duration // of the wait for them
@@ -31,7 +32,7 @@ func (c *Cohort) Next(s State) Verdict {
 		c.target = 0
 		return Verdict{Begins: s.Waiting > 0, Wake: 1}
 	}
-	if s.Answered > 0 {
+	if s.Back > 0 {
 		c.expect(s)
 	}
 	switch {
@@ -43,19 +44,25 @@ func (c *Cohort) Next(s State) Verdict {
 	case s.Waiting < c.target && s.Now < c.ends:
 		return Verdict{Wake: c.target, WakeBytes: maxHeldBytes, Again: c.ends}
 	}
+	if s.Waiting == 0 && c.target == 0 {
+		return Verdict{Wake: 1} // nothing begins
+	}
 	if c.begin(s); s.Waiting == 0 {
 		return Verdict{Wake: 1}
 	}
 	return Verdict{Begins: true, Wake: maxHeld, WakeBytes: maxHeldBytes}
 }
 
-// expect notes that clients were answered, who may come back.
+// expect notes that clients of this host were answered. They may come back.
 func (c *Cohort) expect(s State) {
 	c.target = 0
-	if n := s.Waiting + s.Answered; c.pause == 0 && n > 2 {
+	if n := s.Waiting + s.Back; c.pause == 0 && n > 2 {
 		c.target, c.ends = min(n, maxHeld), s.Now+min(maxWait, s.Round/2)
 	}
 }
+
+// Chosen implements Rule.
+func (c *Cohort) Chosen() Kind { return Cohorts }
 
 // begin ends a wait, or a pause by one batch.
 func (c *Cohort) begin(s State) {

@@ -38,15 +38,15 @@ func (d *decoder) uint() uint64 {
 }
 
 func (d *decoder) byte() byte {
-	b := d.take(1)
+	b := d.nextBytes(1)
 	if b == nil {
 		return 0
 	}
 	return b[0]
 }
 
-// take returns the next n bytes, which alias the input.
-func (d *decoder) take(n uint64) []byte {
+// nextBytes returns the next n bytes, which alias the input.
+func (d *decoder) nextBytes(n uint64) []byte {
 	if n > uint64(len(d.b)) {
 		d.fail("%w", errShort)
 		return nil
@@ -56,7 +56,7 @@ func (d *decoder) take(n uint64) []byte {
 	return b
 }
 
-func (d *decoder) bytes() []byte { return d.take(d.uint()) }
+func (d *decoder) bytes() []byte { return d.nextBytes(d.uint()) }
 
 // count reads the number of things that follow, each of which takes a byte at least.
 func (d *decoder) count() int {
@@ -69,7 +69,7 @@ func (d *decoder) count() int {
 }
 
 func (d *decoder) hash() uint32 {
-	if b := d.take(4); b != nil {
+	if b := d.nextBytes(4); b != nil {
 		return binary.LittleEndian.Uint32(b)
 	}
 	return 0
@@ -261,7 +261,7 @@ func (d *decoder) entries() (entries []raftpb.Entry, hashes []uint32) {
 		switch {
 		case bits&isNil != 0:
 		case bits&hasData != 0:
-			e.Data = d.take(size)
+			e.Data = d.nextBytes(size)
 		case size > maxDataBytes:
 			d.fail("an entry has %d bytes, and no entry has more than %d", size, maxDataBytes)
 		default:

@@ -289,7 +289,7 @@ func (n *Node) Ready() raft.Ready {
 	rd := n.RawNode.Ready()
 	l.done()
 	if b := l.begin(Handed); b != nil {
-		l.put(binary.LittleEndian.AppendUint32(b, hashOf(&rd)))
+		l.add(binary.LittleEndian.AppendUint32(b, hashOf(&rd)))
 	}
 	l.publish()
 	n.rotate()
@@ -337,7 +337,7 @@ func (n *Node) rotate() {
 		return
 	}
 	l.stretch = r.begin(l)
-	l.put(appendBytes(appendConfig(l.begin(Checkpoint), &l.config), state))
+	l.add(appendBytes(appendConfig(l.begin(Checkpoint), &l.config), state))
 	l.stretch.least = checkpointShare * l.stretch.length
 	l.publish()
 }

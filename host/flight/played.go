@@ -163,19 +163,19 @@ func (s *played) Changes(lo, hi uint64) ([]uint64, error) {
 // sayer is the Logger of a replay: it notes what the core says.
 type sayer Step
 
-func (s *sayer) note(text string) { s.Said = append(s.Said, text) }
+func (s *sayer) say(text string) { s.Said = append(s.Said, text) }
 
 // The methods of raft.Logger.
 
-func (s *sayer) Debug(v ...any)                   { s.note(fmt.Sprint(v...)) }
-func (s *sayer) Debugf(format string, v ...any)   { s.note(fmt.Sprintf(format, v...)) }
-func (s *sayer) Info(v ...any)                    { s.note(fmt.Sprint(v...)) }
-func (s *sayer) Infof(format string, v ...any)    { s.note(fmt.Sprintf(format, v...)) }
-func (s *sayer) Warning(v ...any)                 { s.note(fmt.Sprint(v...)) }
-func (s *sayer) Warningf(format string, v ...any) { s.note(fmt.Sprintf(format, v...)) }
-func (s *sayer) Error(v ...any)                   { s.note(fmt.Sprint(v...)) }
-func (s *sayer) Errorf(format string, v ...any)   { s.note(fmt.Sprintf(format, v...)) }
-func (s *sayer) Fatal(v ...any)                   { s.note(fmt.Sprint(v...)) }
-func (s *sayer) Fatalf(format string, v ...any)   { s.note(fmt.Sprintf(format, v...)) }
-func (s *sayer) Panic(v ...any)                   { s.note(fmt.Sprint(v...)) }
-func (s *sayer) Panicf(format string, v ...any)   { s.note(fmt.Sprintf(format, v...)) }
+func (s *sayer) Debug(v ...any)                   { s.say(fmt.Sprint(v...)) }
+func (s *sayer) Debugf(format string, v ...any)   { s.say(fmt.Sprintf(format, v...)) }
+func (s *sayer) Info(v ...any)                    { s.say(fmt.Sprint(v...)) }
+func (s *sayer) Infof(format string, v ...any)    { s.say(fmt.Sprintf(format, v...)) }
+func (s *sayer) Warning(v ...any)                 { s.say(fmt.Sprint(v...)) }
+func (s *sayer) Warningf(format string, v ...any) { s.say(fmt.Sprintf(format, v...)) }
+func (s *sayer) Error(v ...any)                   { s.say(fmt.Sprint(v...)) }
+func (s *sayer) Errorf(format string, v ...any)   { s.say(fmt.Sprintf(format, v...)) }
+func (s *sayer) Fatal(v ...any)                   { s.say(fmt.Sprint(v...)) }
+func (s *sayer) Fatalf(format string, v ...any)   { s.say(fmt.Sprintf(format, v...)) }
+func (s *sayer) Panic(v ...any)                   { s.say(fmt.Sprint(v...)) }
+func (s *sayer) Panicf(format string, v ...any)   { s.say(fmt.Sprintf(format, v...)) }

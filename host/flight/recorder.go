@@ -219,12 +219,12 @@ func (l *Log) begin(k Kind) []byte {
 	return append(l.stretch.space(), byte(k))
 }
 
-// put ends a record. Readers see it when it is published.
-func (l *Log) put(record []byte) { l.stretch.add(l.recorder, record) }
+// add ends a record. Readers see it when it is published.
+func (l *Log) add(record []byte) { l.stretch.add(l.recorder, record) }
 
 // feed ends the record of an input, which the core is given next.
 func (l *Log) feed(record []byte) {
-	l.put(record)
+	l.add(record)
 	l.inside = true
 }
 

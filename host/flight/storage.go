@@ -34,7 +34,7 @@ func (s *recorded) number(b []byte, n uint64, err error) {
 	if b = appendError(b, err); err == nil {
 		b = binary.AppendUvarint(b, n)
 	}
-	s.log.put(b)
+	s.log.add(b)
 }
 
 // Term implements raft.Storage.
@@ -82,7 +82,7 @@ func (s *recorded) entries(reader, lo, hi uint64, entries []raftpb.Entry, err er
 	if b = appendError(b, err); err == nil {
 		b = s.log.form.AppendEntries(b, entries)
 	}
-	s.log.put(b)
+	s.log.add(b)
 }
 
 // Snapshot implements raft.Storage.
@@ -92,7 +92,7 @@ func (s *recorded) Snapshot() (raftpb.Snapshot, error) {
 		if b = appendError(b, err); err == nil {
 			b = appendSnapshot(b, &snapshot)
 		}
-		s.log.put(b)
+		s.log.add(b)
 	}
 	return snapshot, err
 }
@@ -104,7 +104,7 @@ func (s *recorded) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 		if b = appendError(b, err); err == nil {
 			b = appendBytes(appendNumbers(b, hs.Term, hs.Vote, hs.Commit), cs.Append(nil))
 		}
-		s.log.put(b)
+		s.log.add(b)
 	}
 	return hs, cs, err
 }
@@ -117,7 +117,7 @@ func (s *recorded) Changes(lo, hi uint64) ([]uint64, error) {
 		if b = appendError(b, err); err == nil {
 			b = appendNumbers(binary.AppendUvarint(b, uint64(len(indexes))), indexes...)
 		}
-		s.log.put(b)
+		s.log.add(b)
 	}
 	return indexes, err
 }

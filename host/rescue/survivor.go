@@ -120,7 +120,7 @@ func (d *survivor) inspect(ctx context.Context) (err error) {
 			continue
 		}
 		g := &survivingGroup{id: of.ID, log: d.log.Group(of.ID), base: of.Snapshot, committed: of.Commit, term: of.Term}
-		if err := d.lookAt(ctx, g, of); err != nil {
+		if err := d.inspectGroup(ctx, g, of); err != nil {
 			return fmt.Errorf("millrace: group %d in %s: %w", of.ID, d.dir, err)
 		}
 		d.groups[of.ID] = g
@@ -128,8 +128,8 @@ func (d *survivor) inspect(ctx context.Context) (err error) {
 	return nil
 }
 
-// lookAt reads one group. What it cannot be rescued with is noted in unfit.
-func (d *survivor) lookAt(ctx context.Context, g *survivingGroup, of *wal.GroupInfo) error {
+// inspectGroup reads one group. What it cannot be rescued with is noted in unfit.
+func (d *survivor) inspectGroup(ctx context.Context, g *survivingGroup, of *wal.GroupInfo) error {
 	g.last = raftpb.EntryID{Index: of.Last}
 	term, err := g.log.Term(of.Last)
 	if err != nil {
@@ -142,7 +142,7 @@ func (d *survivor) lookAt(ctx context.Context, g *survivingGroup, of *wal.GroupI
 	}
 	g.former = text.Rescued
 	var found entry.Binding
-	if err := d.lookAtSnapshots(ctx, g, &found); err != nil || g.unfit != "" {
+	if err := d.inspectSnapshots(ctx, g, &found); err != nil || g.unfit != "" {
 		return err
 	}
 	if err := g.follow(found); err != nil {
@@ -162,9 +162,9 @@ func (d *survivor) lookAt(ctx context.Context, g *survivingGroup, of *wal.GroupI
 	return nil
 }
 
-// lookAtSnapshots finds the newest snapshot that is whole and fits to the log. One that is newer than the log
-// was received and not yet installed: the log that is kept begins behind it.
-func (d *survivor) lookAtSnapshots(ctx context.Context, g *survivingGroup, found *entry.Binding) error {
+// inspectSnapshots finds the newest snapshot that is whole and fits to the log. One that is newer than the
+// log was received and not yet installed: the log that is kept begins behind it.
+func (d *survivor) inspectSnapshots(ctx context.Context, g *survivingGroup, found *entry.Binding) error {
 	all, err := snapshot.Find(ctx, d.fs, identity.SnapshotsDir(d.dir, g.id))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, snapshot.ErrNotFound) {
 		return err

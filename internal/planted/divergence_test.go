@@ -17,7 +17,7 @@ var divergenceBugs = []bug{
 	{name: "told_for_ever", what: "a member that believes that others differ does not hear that it is over", in: "host/internal/divergence", found: "TestLeaderTellsWhatItHasFound", edits: []edit{{"host/internal/divergence/finding.go",
 		`	if finding.Index > 0 || told {`, `	if finding.Index > 0 {`}}},
 	{name: "uncompared_unsaid", what: "Explain does not say that members sum up results in other forms, and are not compared", in: "host", found: "TestMembersThatAreNotCompared", also: []judge{{in: "sim", test: "TestDivergence", args: "-divergences 1", says: "no leader has warned"}}, edits: []edit{{"host/internal/examination/examine.go",
-		`	(*examination).lookForUncompared,
+		`	(*examination).findUncompared,
 `, ``}}},
 	{name: "other_version_is_uncompared", what: "Explain warns of members that are not compared as they have other versions", in: "host/internal/divergence", found: "TestUncomparedMembersAreNamed", also: []judge{{in: "sim", test: "TestDivergence", args: "-divergences 3", says: "all sum up the same"}}, edits: []edit{{"host/internal/divergence/gaps.go",
 		`r.Version == d.machine.Version && r.Watch`, `r.Watch`}}},

@@ -64,5 +64,5 @@ var poisonBugs = []bug{
 	{name: "passed_note_stops_the_group", what: "a group stops because it finds no descriptor to note which command its machine was not given", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/internal/apply/skip.go",
 		`vfs.IsShort(err) || identity.IsFull(err) {`, `err != nil && !vfs.IsShort(err) && !identity.IsFull(err) {`}}},
 	{name: "passed_note_applies_twice", what: "commands in front of a skipped one are applied again when its note is written at last", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/internal/apply/queue.go",
-		`				if returned = true; errors.As(err, new(retried)) {`, `				if returned = true; errors.As(err, new(*Parked)) {`}}},
+		`				if returned = true; errors.As(err, new(retried)) {`, `				if returned = true; errors.As(err, new(*WaitingForObject)) {`}}},
 }

@@ -21,15 +21,18 @@ var runtimeBugs = []bug{
 		` || w.Boottime() >= l.until {`, ` {`}}},
 	{name: "lease_from_answer", what: "a lease begins when its round was answered, not when it was sent", in: "sim", found: "TestLeases", args: "-leases 100", edits: []edit{{"host/internal/reads/round.go",
 		`sent: asked.at,`, `sent: r.queue.wiring.Boottime(),`}}},
-	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/notices.go",
+	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/internal/members/removal.go",
 		`believesRemoval(by uint64) bool {
 `, `believesRemoval(by uint64) bool {
 	if true {
 		return true
 	}
 `}}},
-	{name: "removed_are_silent", what: "a member that was removed no longer tells others that they were removed, too", in: "host", found: "TestRemovedMemberTellsOthersOfTheirRemoval", edits: []edit{{"host/rosterquery.go",
-		`if r == nil || r.Version <= version {`, `if r == nil || g.Err() != nil || r.Version <= version {`}}},
+	{name: "removed_are_silent", what: "a member that was removed no longer tells others that they were removed, too", in: "host", found: "TestRemovedMemberTellsOthersOfTheirRemoval", edits: []edit{{"host/memberview.go",
+		`	default:
+		g.members.AnswerRoster`, `	case g.Err() != nil:
+	default:
+		g.members.AnswerRoster`}}},
 	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/internal/proposals/retries.go",
 		`q.Pause(v, min(ticks<<s.refusals, max(ticks, 2*q.HeartbeatTicks)))
 	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)`, `q.Pause(v, ticks)`}}},
@@ -142,6 +145,16 @@ var runtimeBugs = []bug{
 			seat.runnable.Leave()
 		}
 		s.wheel.set(seat, due)`}}},
+	{name: "sleep_while_others_wait", what: "a shard sleeps after a turn that ends without the lock, though a group waits whose wake came before that turn", in: "host/internal/sched", found: "TestTurnsEndWithoutTheLock", edits: []edit{{"host/internal/sched/worker.go",
+		`		return waiting > 0, waiting == 0
+`, `		return false, waiting == 0
+`}}},
+	{name: "end_misses_the_deadline", what: "a turn that ends without the lock leaves its group due when it was due before", in: "host/internal/sched", found: "TestDeadlines", edits: []edit{{"host/internal/sched/worker.go",
+		`!again && due == w.due && waiting != 1`, `!again && waiting != 1`}}},
+	{name: "leave_does_not_hold_the_turn", what: "a group that leaves while its turn is under way is never told that the turn has ended", in: "host/internal/sched", found: "TestLeaveDuringATurn", edits: []edit{{"host/internal/sched/worker.go",
+		`(w.phase.CompareAndSwap(free, held) || w.phase.Load() == held)`, `w.phase.Load() != ended`}}},
+	{name: "due_together_in_another_order", what: "groups that are due together run in the order in which they became due, and not in that of their latest turns", in: "host/internal/sched", found: "TestTurnsEndWithoutTheLock", edits: []edit{{"host/internal/sched/worker.go",
+		`		s.wheel.set(seat, seat.due) // behind`, `		// behind`}}},
 	{name: "forget_amnesia_early", what: "a host removes the mark of its log when the first of its groups has authority", in: "host", found: "TestARepairedHostRegainsAuthority", args: "-test.count=3", edits: []edit{{"host/internal/members/authority.go",
 		`return len(a.without) == 0
 }
@@ -164,8 +177,8 @@ var runtimeBugs = []bug{
 // readBack`}}},
 	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescue/directory.go",
 		`Cluster: cluster, ID: d.identity.ID}`, `Cluster: to.Former, ID: d.identity.ID}`}}},
-	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/refusals.go",
-		`return g.members.founding.IsFounded() ||`, `return true || g.members.founding.IsFounded() ||`}, {"host/internal/founding/duty.go",
+	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/internal/members/refusal.go",
+		`return m.w.IsFounded() ||`, `return true || m.w.IsFounded() ||`}, {"host/internal/founding/duty.go",
 		`lo <= last; {`, `lo <= last && false; {`}, {"host/internal/founding/group.go",
 		`return f.founded || f.current`, `return true || f.current`}, {"host/internal/founding/duty.go",
 		`if f.founded {
@@ -235,11 +248,11 @@ var runtimeBugs = []bug{
 				c.retryAt`, `case false:
 				c.retryAt`}}},
 	{name: "vote_waits", what: "a full disk refuses term and vote with the entries before them", in: "sim", found: "TestElectionBesideAFullDisk", args: "-elections 20", edits: []edit{{"host/internal/appendlane/voteahead.go",
-		`	newest, early := q.TakeEarly()
+		`	newest, early := q.DequeueEarly()
 	if len(early) == 0 &&`, `	if true {
 		return false
 	}
-	newest, early := q.TakeEarly()
+	newest, early := q.DequeueEarly()
 	if len(early) == 0 &&`}}},
 	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/internal/appendlane/voteahead.go",
 		`Commit: q.durable.hs.Commit}`, `Commit: newest.Commit}`}}},

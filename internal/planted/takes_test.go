@@ -3,7 +3,7 @@ package planted_test
 // takeBugs are bugs in what a host does with snapshots.
 var takeBugs = []bug{
 	{name: "take_put_off_for_ever", what: "a snapshot that was put off for an install is not taken later", in: "host", found: "TestATakeThatWasPutOff", edits: []edit{{"host/internal/snapshots/group.go",
-		`	s.Lanes.LookAgain(&s.Seat, s.Heartbeat)
+		`	s.Lanes.InspectLater(&s.Seat, s.Heartbeat)
 `, ``}}},
 	{name: "older_snapshot_taken", what: "a member takes a snapshot of its own that is not newer than one that it has received", in: "host", found: "TestASnapshotThatFails", edits: []edit{{"host/internal/snapshots/take.go",
 		`	case p != nil && id.Index <= p.ID.Index:`, `	case false:`}}},
@@ -13,7 +13,7 @@ var takeBugs = []bug{
 		`	g.writes.storage.Conf = answer.Snapshot.Metadata.ConfState
 `, ``}}},
 	{name: "roster_stays_after_install", what: "a member keeps its roster when it installs a snapshot", in: "sim", found: "TestChurn", args: "-first 60 -churns 10", edits: []edit{{"host/install.go",
-		`		g.takeRoster(block.Roster)
+		`		g.adoptRoster(block.Roster)
 `, `		_ = block.Roster
 `}}},
 	{name: "offer_refused_in_silence", what: "a member whose machine or pipeline can use no snapshot refuses each offer, and its log says nothing", in: "host/internal/snapshots", found: "TestOffers", edits: []edit{{"host/internal/snapshots/reception.go",

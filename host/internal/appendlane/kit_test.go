@@ -61,12 +61,12 @@ func (q *testQueue) Released()           { q.released = true }
 // turner is a group that has nothing to do in its turns.
 type turner struct{}
 
-func (turner) Turn(sched.Moment, bool, sched.Outbox) (again bool, due int64) { return false, 1 << 60 }
-func (turner) Left()                                                         {}
-func (turner) Gathers() bool                                                 { return false }
-func (turner) Gathered(time.Duration)                                        {}
-func (turner) Deadline(sched.Moment) sched.Verdict                           { return sched.Verdict{} }
-func (turner) Confirmed(sched.Moment, int64) (due int64, sleeps bool)        { return 0, false }
+func (turner) Turn(sched.Time, bool, sched.Outbox) (again bool, due int64) { return false, 1 << 60 }
+func (turner) Left()                                                       {}
+func (turner) Gathers() bool                                               { return false }
+func (turner) Gathered(time.Duration)                                      {}
+func (turner) Deadline(sched.Time) sched.Verdict                           { return sched.Verdict{} }
+func (turner) Confirmed(sched.Time, int64) (due int64, sleeps bool)        { return 0, false }
 
 func newTestLane(t *testing.T) *testLane {
 	s := &testLane{disk: crashfs.New()}
@@ -100,7 +100,7 @@ func (s *testLane) add(id uint64) *testQueue {
 	return q
 }
 
-func (q *testQueue) sit(s *sched.Shard) { s.Enter(&q.seat, turner{}, func(sched.Moment) {}) }
+func (q *testQueue) sit(s *sched.Shard) { s.Enter(&q.seat, turner{}, func(sched.Time) {}) }
 
 // replaceLog opens another log in the place of the lane's.
 func (s *testLane) replaceLog(t *testing.T, segmentBytes int64) {

@@ -118,7 +118,7 @@ func (l *Lane) Enqueue(q *Queue) {
 // Hand queues a message of a group, and makes the lane come to it.
 func (l *Lane) Hand(q *Queue, m raftpb.Message) {
 	fresh := false
-	q.PutAnd(m, func() { fresh = l.line(q) })
+	q.EnqueueAnd(m, func() { fresh = l.line(q) })
 	if fresh {
 		l.task.Wake()
 	}
@@ -181,7 +181,7 @@ func (l *Lane) write() (wrote bool) {
 			if n == 1 && len(l.batch) == 0 {
 				share = workqueue.MaxRoundBytes
 			}
-			if len(q.Take(share)) == 0 {
+			if len(q.Dequeue(share)) == 0 {
 				continue
 			}
 			bytes += q.TakenBytes()
@@ -218,7 +218,7 @@ func (l *Lane) writeBatch() (wrote bool) {
 		return false
 	}
 	for _, q := range l.batch {
-		l.writes = append(l.writes, q.raise()...)
+		l.writes = append(l.writes, q.withNewestVote()...)
 	}
 	var err error
 	if len(l.writes) > 0 {
@@ -260,7 +260,7 @@ func (l *Lane) tryAlone(q *Queue) (wrote bool) {
 	if l.Failed() {
 		return false
 	}
-	if writes := q.raise(); len(writes) > 0 {
+	if writes := q.withNewestVote(); len(writes) > 0 {
 		return l.judge(q, l.append(writes))
 	}
 	l.took(q)
@@ -349,9 +349,9 @@ func (l *Lane) deliver(q *Queue) {
 	for i := range q.round {
 		for j := range q.round[i].Responses {
 			if m := &q.round[i].Responses[j]; m.To == l.Self {
-				l.own.put(m)
+				l.own.add(m)
 			} else {
-				l.outgoing.Put(q.group, m)
+				l.outgoing.Enqueue(q.group, m)
 			}
 		}
 	}
@@ -522,8 +522,8 @@ type answers struct {
 	sched.Woken
 }
 
-// put adds an answer, and drops those that it repeats. The last two are enough: answers come in pairs.
-func (a *answers) put(m *raftpb.Message) {
+// add adds an answer, and drops those that it repeats. The last two are enough: answers come in pairs.
+func (a *answers) add(m *raftpb.Message) {
 	for j := len(a.messages) - 1; j >= max(0, len(a.messages)-2); j-- {
 		if outbox.Supersedes(m, &a.messages[j]) {
 			a.messages[j] = *m

@@ -120,10 +120,10 @@ func (q *Queue) makeWrites() {
 	q.joint.writes = needed
 }
 
-// raise prepares writes for another try.
-func (q *Queue) raise() []wal.Write {
+// withNewestVote prepares writes for another try.
+func (q *Queue) withNewestVote() []wal.Write {
 	for i := range q.joint.writes {
-		q.durable.raise(&q.joint.writes[i])
+		q.durable.withNewestVote(&q.joint.writes[i])
 	}
 	return q.joint.writes
 }

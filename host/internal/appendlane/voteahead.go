@@ -36,7 +36,7 @@ import (
 // overtake writes a group's term and vote ahead of its refused round, if answers wait for them or if always
 // is set. It reports whether it wrote. The next sync covers the answers, and they leave after it.
 func (l *Lane) overtake(q *Queue, always bool) (wrote bool) {
-	newest, early := q.TakeEarly()
+	newest, early := q.DequeueEarly()
 	if len(early) == 0 && !(always && workqueue.Behind(q.durable.hs, newest)) {
 		return false
 	}
@@ -45,7 +45,7 @@ func (l *Lane) overtake(q *Queue, always bool) (wrote bool) {
 		write := wal.Write{Group: q.group, HardState: ahead}
 		err := l.append([]wal.Write{write})
 		if errors.Is(err, wal.ErrDiskFull) {
-			q.PutBack(early)
+			q.Requeue(early)
 			return false
 		}
 		if err != nil {

@@ -126,9 +126,9 @@ func (s *DurableState) Complete(w *wal.Write) (needed bool) {
 	return true
 }
 
-// raise repeats Complete for a write that the log has refused: meanwhile term and vote may have overtaken
-// it.
-func (s *DurableState) raise(w *wal.Write) {
+// withNewestVote repeats Complete for a write that the log has refused: meanwhile term and vote may have
+// overtaken it.
+func (s *DurableState) withNewestVote(w *wal.Write) {
 	if !raft.IsEmptyHardState(w.HardState) && workqueue.Behind(w.HardState, s.hs) {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote
 	}

@@ -132,7 +132,7 @@ func TestHardStateNeverGoesBack(t *testing.T) {
 		early, w := DurableState{}, wal.Write{Entries: row.entries, HardState: row.hard}
 		early.Complete(&w) // before it was overtaken
 		early.hs = ahead
-		if early.raise(&w); workqueue.Behind(w.HardState, ahead) {
+		if early.withNewestVote(&w); workqueue.Behind(w.HardState, ahead) {
 			t.Errorf("%s, prepared before: %+v would put %+v back", row.name, w.HardState, ahead)
 		}
 	}

@@ -59,7 +59,8 @@ type Opening struct {
 // Callers are the calls of this host that wait for commands. The lane, or the turn that calls the machine,
 // calls it.
 type Callers interface {
-	// FindCallers gives its Caller to each command that waits for the machine. They are in the order of the log.
+	// FindCallers gives its Caller to each command that waits for the machine. They are in the order of the
+	// log.
 	FindCallers([]statemachine.Command)
 	// Applied says that the machine has given the results to all callers of a batch.
 	Applied([]statemachine.Command)
@@ -150,7 +151,7 @@ func (s *Commands) Apply(entries []statemachine.Entry) error {
 			command = c.Data
 		}
 		if h.HasStamp {
-			s.queue.Time.Note(s.table.Advance(h.Stamp), s.Now())
+			s.queue.Time.Observe(s.table.Advance(h.Stamp), s.Now())
 		}
 		verdict := session.Fresh
 		if h.HasMark {

@@ -142,7 +142,7 @@ func (p *Lanes) line(q *Seat, leads bool) (idle *Lane) {
 		q.again = true
 	case q.ready.In() == nil:
 		p.push(q, leads)
-		return p.takeIdle()
+		return p.claimIdle()
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (p *Lanes) Awaited() bool {
 	return p.waiting() > 0
 }
 
-func (p *Lanes) takeIdle() *Lane {
+func (p *Lanes) claimIdle() *Lane {
 	if len(p.idle) == 0 {
 		return nil
 	}
@@ -281,9 +281,9 @@ func (p *Lanes) Leave(q *Seat) {
 	}
 }
 
-// Look reports state machines that hang, and starts lanes for the queues that wait behind them. When such a
+// Tick reports state machines that hang, and starts lanes for the queues that wait behind them. When such a
 // machine comes back, there is a lane more than wanted. The next hang will need it.
-func (p *Lanes) Look() {
+func (p *Lanes) Tick() {
 	var events []event.Event
 	now, ticks, hung, busy := p.Now(), p.Ticks(), 0, 0
 	p.mu.Lock()
@@ -307,7 +307,7 @@ func (p *Lanes) Look() {
 	var woken []*Lane
 	for range more {
 		if p.addLane(); len(woken) < waiting {
-			woken = append(woken, p.takeIdle())
+			woken = append(woken, p.claimIdle())
 		}
 	}
 	p.mu.Unlock()

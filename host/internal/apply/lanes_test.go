@@ -130,18 +130,18 @@ func TestHungLanes(t *testing.T) {
 		b.Enqueue(&o.seat)
 		b.All()[i].Begin()
 	}
-	b.Look()
+	b.Tick()
 	if n := len(b.All()); n != 2 || b.Awaited() {
 		t.Fatalf("%d lanes, although nothing waits", n)
 	}
 	b.Enqueue(&waits.seat)
 	b.now += Wait
-	if b.Look(); len(b.All()) != 3 || len(b.events) != 0 {
+	if b.Tick(); len(b.All()) != 3 || len(b.events) != 0 {
 		t.Errorf("%d lanes and %v, want one more for the group that waits", len(b.All()), b.events)
 	}
 	b.now += Stall
-	b.Look()
-	b.Look()
+	b.Tick()
+	b.Tick()
 	if c := b.Counts(); c.Hung != 2 || c.Lanes != 4 || c.Substitutes != 2 || len(b.events) != 2 {
 		t.Errorf("%+v and events %v, want two hung lanes, each replaced and reported", c, b.events)
 	}

@@ -32,8 +32,8 @@ const stampInterval = 10 * time.Millisecond
 // Begin says that nothing was applied before this moment of the host's clock.
 func (l *LogTime) Begin(now time.Duration) { l.at = now }
 
-// Note takes the log time of an entry that is applied.
-func (l *LogTime) Note(applied, now time.Duration) {
+// Observe observes the log time of an entry that is applied.
+func (l *LogTime) Observe(applied, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if applied > l.applied {

@@ -16,7 +16,7 @@ func TestLogTimeKeepsPace(t *testing.T) {
 			waiting = append(waiting, given{stamp, now})
 		}
 		for len(waiting) > 0 && now >= waiting[0].at+round {
-			l.Note(waiting[0].stamp, now)
+			l.Observe(waiting[0].stamp, now)
 			waiting = waiting[1:]
 		}
 	}
@@ -30,9 +30,9 @@ func TestLogTimeKeepsPace(t *testing.T) {
 func TestLogTimeNeverRunsAhead(t *testing.T) {
 	var l LogTime
 	first, _ := l.Next(20 * time.Millisecond) // lost
-	l.Note(5*time.Millisecond, 30*time.Millisecond)
+	l.Observe(5*time.Millisecond, 30*time.Millisecond)
 	second, _ := l.Next(50 * time.Millisecond)
-	l.Note(45*time.Millisecond, 60*time.Millisecond)
+	l.Observe(45*time.Millisecond, 60*time.Millisecond)
 	third, _ := l.Next(80 * time.Millisecond)
 	if first > 20*time.Millisecond || second > 50*time.Millisecond || third > 80*time.Millisecond || second < first || third < second || third < 65*time.Millisecond {
 		t.Errorf("stamps %v, %v, %v", first, second, third)

@@ -38,9 +38,9 @@ type Queue struct {
 	owed    atomic.Uint64 // through here the core was told that it is applied, by a halted machine
 	// unanswered is the last entry of what is handed out, is not in the log, and waits for a halted machine.
 	unanswered atomic.Uint64
-	drained    atomic.Pointer[func()] // to be called when everything is applied
-	parked     atomic.Pointer[Parked] // the entry that must wait (wait.go); nil: none does
-	lost       atomic.Uint64          // the entry that waits for what no member has; 0: none does
+	drained    atomic.Pointer[func()]           // to be called when everything is applied
+	waiting    atomic.Pointer[WaitingForObject] // the entry that must wait (wait.go); nil: none does
+	lost       atomic.Uint64                    // the entry that waits for what no member has; 0: none does
 	passing    atomic.Pointer[Passage]
 	calling    lock.Mutex // held while the machine is called in a turn, or a function of StartBetween
 	halting    halting    // halt.go
@@ -101,8 +101,8 @@ type Member interface {
 	// through an entry; 0: the machine is halted.
 	Counted(entries []raftpb.Entry)
 	Done(through uint64, answers []raftpb.Message)
-	// Suspend says that the machine has halted, and Resume that it works again. Want asks the next
-	// turn to look at it (Untold), and Wake for a turn. Report tells those who write about it, once for a halt.
+	// Suspend says that the machine has halted, and Resume that it works again. Want asks the next turn to
+	// look at it (Untold), and Wake for a turn. Report tells those who write about it, once for a halt.
 	Suspend(*outcome.HaltedError)
 	Want()
 	Wake()
@@ -148,7 +148,7 @@ func (q *Queue) Leave() { q.Lanes.Leave(&q.Seat) }
 func (q *Queue) Hand(m raftpb.Message) {
 	var lane *Lane
 	leads := q.Leads()
-	q.PutAnd(m, func() { lane = q.Lanes.line(&q.Seat, leads) })
+	q.EnqueueAnd(m, func() { lane = q.Lanes.line(&q.Seat, leads) })
 	if lane != nil {
 		lane.task.Wake()
 	}
@@ -162,7 +162,7 @@ type retried struct{ error }
 
 // apply passes entries to the state machine, except Raft's own, and those that the group skips. If the
 // machine fails, the error is a HaltedError: a panic of the machine becomes one, and so does the end of the
-// goroutine, for which there is no caller. A *Parked says at which entry it has stopped.
+// goroutine, for which there is no caller. A *WaitingForObject says at which entry it has stopped.
 func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 	returned, with := false, entries // with is never empty
 	defer func() {
@@ -180,7 +180,7 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 			with = rest[:n:n]
 			if err := q.Machine.Apply(with); err != nil {
 				returned = true
-				if at, ok := err.(*Parked); ok {
+				if at, ok := err.(*WaitingForObject); ok {
 					q.countApplied(entries[:at.Index-entries[0].Index])
 					return at
 				}
@@ -274,7 +274,7 @@ func (q *Queue) haltNow(m *raftpb.Message, err error) (done bool) {
 		q.member.Fail(err)
 		return true
 	}
-	q.Put(*m)
+	q.Enqueue(*m)
 	q.halt(halted)
 	return true
 }

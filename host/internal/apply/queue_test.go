@@ -148,7 +148,7 @@ func TestApplyLaneJoinsWhatIsQueued(t *testing.T) {
 	q := s.queue
 	for i := range uint64(3) {
 		entries := []raftpb.Entry{{Index: i + 1, Term: 1, Data: []byte{'a' + byte(i)}}}
-		q.Put(raftpb.Message{Entries: entries, Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Entries: entries}}})
+		q.Enqueue(raftpb.Message{Entries: entries, Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Entries: entries}}})
 		q.Wake()
 	}
 	s.run()
@@ -167,7 +167,7 @@ func TestApplyKeepsNothingThatIsDone(t *testing.T) {
 	s := newScript(&shape{})
 	q := s.queue
 	for i := range uint64(3) {
-		q.Put(raftpb.Message{
+		q.Enqueue(raftpb.Message{
 			Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{{Index: i + 1, Data: []byte("x")}},
 			Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Index: i + 1}},
 		})
@@ -191,7 +191,7 @@ func TestApplyKeepsNothingThatIsDone(t *testing.T) {
 // come for this group.
 func TestApplyEndsWithWhatIsDrained(t *testing.T) {
 	q := newScript(&shape{}).queue
-	q.Put(raftpb.Message{Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{{Index: 1, Data: []byte("x")}}})
+	q.Enqueue(raftpb.Message{Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{{Index: 1, Data: []byte("x")}}})
 	var applied uint64
 	drained := func() { applied = q.Position().Index }
 	q.drained.Store(&drained)

@@ -57,7 +57,7 @@ func (s *Commands) Restored(table *session.Table, last uint64, sums entry.Sums) 
 	s.table, s.last = table, last
 	s.countSessions()
 	s.sums.Restore(sums)
-	s.queue.Time.Note(s.table.Now(), s.Now())
+	s.queue.Time.Observe(s.table.Now(), s.Now())
 }
 
 // Table returns the table of sessions. Only who may call the machine may use it.

@@ -23,7 +23,7 @@ func (q *Queue) Round(maxBytes int64) (left bool) {
 	q.short = false
 	q.member.Between(&q.calling)
 	if len(q.work) == 0 {
-		q.work = q.Take(maxBytes) // which Round clears: a message keeps an array of the core's alive
+		q.work = q.Dequeue(maxBytes) // which Round clears: a message keeps an array of the core's alive
 		q.workBytes = q.TakenBytes()
 	}
 	if q.WaitsAt() > 0 || q.passing.Load() != nil {
@@ -65,7 +65,7 @@ func (q *Queue) Round(maxBytes int64) (left bool) {
 // message has entries, or names a range of them that is in the log. Entries that follow one another, in
 // several messages, are one call of the state machine.
 func (q *Queue) applyWork(maxBytes int64) (answers []raftpb.Message, done int, err error) {
-	var waits *Parked
+	var waits *WaitingForObject
 	defer func() { q.Park(waits) }()
 	for bytes := int64(0); done < len(q.work) && bytes < maxBytes && waits == nil; {
 		if m, has := &q.work[done], q.through.Load(); LastIndex(m) <= has {
@@ -79,7 +79,7 @@ func (q *Queue) applyWork(maxBytes int64) (answers []raftpb.Message, done int, e
 		if err == nil {
 			err = q.apply(entries)
 		}
-		if at, ok := err.(*Parked); ok {
+		if at, ok := err.(*WaitingForObject); ok {
 			last = at.Index - 1
 			waits = at
 		} else if err != nil {

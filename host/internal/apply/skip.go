@@ -62,7 +62,7 @@ func (s *Commands) skip(e *statemachine.Entry) {
 		return // no member can read it, so no call waits for it
 	}
 	if h.HasStamp {
-		s.queue.Time.Note(s.table.Advance(h.Stamp), s.Now())
+		s.queue.Time.Observe(s.table.Advance(h.Stamp), s.Now())
 	}
 	if h.HasMark {
 		if verdict, _ := s.table.Apply(h.Mark, e.Index, e.Term); verdict == session.Fresh {

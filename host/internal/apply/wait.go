@@ -14,17 +14,19 @@ import (
 // The log is not touched: it has every entry that the snapshot covers. After a restart the snapshot on the
 // disk is one like those that the member takes itself.
 
-// Parked says that an entry must wait, and what is before it is applied.
-type Parked struct {
+// WaitingForObject says that an entry must wait, and what is before it is applied.
+type WaitingForObject struct {
 	Index uint64
 	Since int64 // tick, not missed; 0: it has not waited before
 }
 
-func (p *Parked) Error() string { return fmt.Sprintf("millrace: entry %d must wait", p.Index) }
+func (p *WaitingForObject) Error() string {
+	return fmt.Sprintf("millrace: entry %d must wait", p.Index)
+}
 
 // Waits returns the entry that must wait, or nil, and whether it waits for what no member has.
-func (q *Queue) Waits() (p *Parked, lost bool) {
-	p = q.parked.Load()
+func (q *Queue) Waits() (p *WaitingForObject, lost bool) {
+	p = q.waiting.Load()
 	return p, p != nil && q.lost.Load() == p.Index
 }
 
@@ -41,9 +43,9 @@ func (q *Queue) LostAt() uint64 {
 	return lost
 }
 
-// Passes reports whether a snapshot through an index would take the machine past the entry at which it waits
-// for what no member has.
-func (q *Queue) Passes(index uint64) bool {
+// SkipsPast reports whether a snapshot through an index would take the machine past the entry at which it
+// waits for what no member has.
+func (q *Queue) SkipsPast(index uint64) bool {
 	lost := q.LostAt()
 	return lost > 0 && index >= lost
 }
@@ -93,8 +95,8 @@ func (q *Queue) pass() {
 }
 
 // Park notes which entry must wait; nil: none does.
-func (q *Queue) Park(p *Parked) {
-	was := q.parked.Load()
+func (q *Queue) Park(p *WaitingForObject) {
+	was := q.waiting.Load()
 	switch {
 	case p == nil && was == nil:
 		return
@@ -103,12 +105,12 @@ func (q *Queue) Park(p *Parked) {
 	case p != nil && p.Since == 0:
 		p.Since = q.Ticks()
 	}
-	q.parked.Store(p)
+	q.waiting.Store(p)
 }
 
 // WaitsAt returns the entry that must wait, or 0.
 func (q *Queue) WaitsAt() uint64 {
-	if p := q.parked.Load(); p != nil {
+	if p := q.waiting.Load(); p != nil {
 		return p.Index
 	}
 	return 0

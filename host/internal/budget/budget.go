@@ -15,8 +15,8 @@ type Budget struct {
 	used atomic.Int64
 }
 
-// Take reserves n bytes for a group that holds own already, and reports whether it did.
-func (b *Budget) Take(own, n int64) bool {
+// Reserve reserves n bytes for a group that holds own already, and reports whether it did.
+func (b *Budget) Reserve(own, n int64) bool {
 	for {
 		used := b.used.Load()
 		if own+n > b.Max-used {
@@ -28,11 +28,11 @@ func (b *Budget) Take(own, n int64) bool {
 	}
 }
 
-// TakeLarge reserves n bytes if that is more than a group alone gets, while no more than the budget is held.
-// So what is larger than the budget gets through. It may be a message of a host with more memory, or an entry
-// that was legal under earlier settings. It may be an append of tiny entries: each takes twenty times its
-// encoded bytes. What is held is then the budget and one such thing at most.
-func (b *Budget) TakeLarge(n int64) bool {
+// ReserveLarge reserves n bytes if that is more than a group alone gets, while no more than the budget is
+// held. So what is larger than the budget gets through. It may be a message of a host with more memory, or
+// an entry that was legal under earlier settings. It may be an append of tiny entries: each takes twenty
+// times its encoded bytes. What is held is then the budget and one such thing at most.
+func (b *Budget) ReserveLarge(n int64) bool {
 	for n > b.Max/2 {
 		used := b.used.Load()
 		if used > b.Max {

@@ -26,7 +26,7 @@ func TestBudgetBesideItsTwin(t *testing.T) {
 				left := b.Max - sum() // before it takes
 				want := holds[g]+n <= left
 				fits := b.Fits(holds[g], n)
-				if took := b.Take(holds[g], n); took != want || fits != want {
+				if took := b.Reserve(holds[g], n); took != want || fits != want {
 					t.Fatalf("group %d holds %d of %d and %d are left; %d more: took %t, fits %t, want %t", g, holds[g], b.Max, left, n, took, fits, want)
 				}
 				if want {
@@ -59,7 +59,7 @@ func TestStuckGroupsLeaveSpace(t *testing.T) {
 		for more := true; more; {
 			more = false
 			for i := range holds {
-				if atOnce.Take(holds[i], step) {
+				if atOnce.Reserve(holds[i], step) {
 					holds[i] += step
 					more = true
 				}
@@ -73,7 +73,7 @@ func TestStuckGroupsLeaveSpace(t *testing.T) {
 		left := int64(most)
 		for i := range n {
 			own := int64(0)
-			for oneByOne.Take(own, step) {
+			for oneByOne.Reserve(own, step) {
 				own += step
 			}
 			if own < left/2-step || own > left/2+step {
@@ -81,7 +81,7 @@ func TestStuckGroupsLeaveSpace(t *testing.T) {
 			}
 			left -= own
 		}
-		if !atOnce.Take(0, step) || !oneByOne.Take(0, step) {
+		if !atOnce.Reserve(0, step) || !oneByOne.Reserve(0, step) {
 			t.Errorf("%d stuck groups leave no space for a command of %d bytes", n, step)
 		}
 	}
@@ -94,7 +94,7 @@ func TestBudgetAtOnce(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 2000 {
-				if b.Take(0, 300) {
+				if b.Reserve(0, 300) {
 					if used := b.Used(); used > 1000 {
 						t.Errorf("%d of 1000 bytes are used", used)
 					}

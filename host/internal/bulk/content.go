@@ -42,9 +42,9 @@ type ReceivedContent interface {
 	// What and Name say for people what is received: "a snapshot", and which one.
 	What() string
 	Name() string
-	// Look looks whether the disk has the content, as a whole or in part. Then it has the manifest, too. The
-	// caller does not hold the lock.
-	Look() (m snapshot.Manifest, found bool, err error)
+	// Inspect finds whether the disk has the content, as a whole or in part. Then it has the manifest, too.
+	// The caller does not hold the lock.
+	Inspect() (m snapshot.Manifest, found bool, err error)
 	// RejectManifest says why this member cannot use the content, or returns nil.
 	RejectManifest(m *snapshot.Manifest) error
 	// Receive begins to receive, or continues. snapshot.ErrPublished means that the disk has the content. The

@@ -46,7 +46,7 @@ func (r *Receiver) Install() { r.enter(receivingInstalls) }
 func (r *Receiver) Yield() { r.pace.slow = true }
 
 // Tell calls f when the lock is released.
-func (r *Receiver) Tell(f func()) { r.all.tells = append(r.all.tells, f) }
+func (r *Receiver) Tell(f func()) { r.all.afterUnlock = append(r.all.afterUnlock, f) }
 
 // Lacks returns how many bytes the disk lacks. known is false before the receiver has looked.
 func (r *Receiver) Lacks() (bytes int64, known bool) {

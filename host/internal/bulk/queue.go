@@ -42,9 +42,9 @@ func (q *queue) next(n int64) (r Range, ok bool) {
 	return r, true
 }
 
-// putBack puts blocks in front again: the transport has not taken them. asks is the number of the latest ask
+// requeue puts blocks in front again: the transport has not taken them. asks is the number of the latest ask
 // when they were taken. A later one may have forgotten them.
-func (q *queue) putBack(r Range, asks uint64) {
+func (q *queue) requeue(r Range, asks uint64) {
 	if r.Blocks > 0 && asks == q.last {
 		q.ranges = append([]Range{r}, q.ranges...)
 	}

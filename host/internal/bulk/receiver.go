@@ -200,7 +200,7 @@ func (t *Transfers) Arrived(g Group, from uint64, b *Block) {
 	r.received += int64(len(b.Content))
 	r.class().counts.BytesReceived += uint64(len(b.Content))
 	if r.stage == receivingManifest {
-		r.takeManifestBlock(b)
+		r.receiveManifestBlock(b)
 		r.askMore()
 		return
 	}
@@ -221,8 +221,8 @@ func (r *Receiver) spareBlock() (b []byte) {
 	return b
 }
 
-// takeManifestBlock takes a block of the manifest. The whole is checked when it is complete.
-func (r *Receiver) takeManifestBlock(b *Block) {
+// receiveManifestBlock receives a block of the manifest. The whole is checked when it is complete.
+func (r *Receiver) receiveManifestBlock(b *Block) {
 	r.window.wrote(b.At)
 	lo := b.At.Block * BlockBytes
 	if want := min(BlockBytes, int64(len(r.manifest))-lo); int64(len(b.Content)) != want {
@@ -292,7 +292,7 @@ func (r *Receiver) inspect() {
 	var m snapshot.Manifest
 	var err error
 	found := false
-	goesOn := r.outside(func() { m, found, err = r.content.Look() })
+	goesOn := r.outside(func() { m, found, err = r.content.Inspect() })
 	switch {
 	case !goesOn:
 	case err != nil:

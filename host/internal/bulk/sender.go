@@ -205,7 +205,7 @@ func (s *Sender) sendSome() (more bool) {
 		s.Fail(fmt.Sprintf("it cannot be read: %v", err))
 		return false
 	case sent < int64(len(content)):
-		s.queue.putBack(Range{r.Part, r.Block + whole, r.Blocks - whole}, asks)
+		s.queue.requeue(Range{r.Part, r.Block + whole, r.Blocks - whole}, asks)
 		return false // the transport is full: a beat enqueues it again
 	}
 	return !s.queue.empty()

@@ -43,9 +43,9 @@ type Transfers struct {
 
 	classes []*Class
 
-	says   []said        // to send,
-	events []event.Event // to emit,
-	tells  []func()      // and to call when mu is released
+	outgoing    []outgoing    // to send,
+	events      []event.Event // to emit,
+	afterUnlock []func()      // and to call when mu is released
 }
 
 // Settings are the times of a host, in ticks.
@@ -82,8 +82,8 @@ type Group interface {
 	SnapshotSent(to uint64, status raft.SnapshotStatus)
 }
 
-// said is a control record for another host.
-type said struct {
+// outgoing is a control record for another host.
+type outgoing struct {
 	to   uint64
 	body []byte
 }
@@ -121,8 +121,8 @@ func (t *Transfers) lock() {
 
 // unlock releases mu, then says, emits and calls what is waiting for that.
 func (t *Transfers) unlock() {
-	says, events, tells := t.says, t.events, t.tells
-	t.says, t.events, t.tells = nil, nil, nil
+	says, events, tells := t.outgoing, t.events, t.afterUnlock
+	t.outgoing, t.events, t.afterUnlock = nil, nil, nil
 	was := t.active.Swap(int32(len(t.out) + len(t.in)))
 	begins := was == 0 && len(t.out)+len(t.in) > 0
 	t.mu.Unlock()
@@ -140,7 +140,7 @@ func (t *Transfers) unlock() {
 	}
 }
 
-func (t *Transfers) say(to uint64, body []byte) { t.says = append(t.says, said{to, body}) }
+func (t *Transfers) say(to uint64, body []byte) { t.outgoing = append(t.outgoing, outgoing{to, body}) }
 
 // emit emits an event when mu is released, unless it is nil.
 func (t *Transfers) emit(e event.Event) {

@@ -120,22 +120,22 @@ type content struct {
 	m snapshot.Manifest
 }
 
-func (c *content) Class() *Class                                      { return c.n.class }
-func (c *content) What() string                                       { return "a snapshot" }
-func (c *content) Name() string                                       { return c.m.ID().String() }
-func (c *content) Hash() [32]byte                                     { return c.m.Hash() }
-func (c *content) Renew() bool                                        { return true }
-func (c *content) Begins() (release func())                           { return nil }
-func (c *content) NotOpened(s *Sender, err error)                     { s.Fail(err.Error()) }
-func (c *content) RejectGoingOn() string                              { return "" }
-func (c *content) Unreadable()                                        {}
-func (c *content) Look() (m snapshot.Manifest, found bool, err error) { return m, false, nil }
-func (c *content) RejectManifest(*snapshot.Manifest) error            { return nil }
-func (c *content) RejectWrite() error                                 { return nil }
-func (c *content) Lasts() bool                                        { return c.n.lasts }
-func (c *content) IsUseless() bool                                    { return false }
-func (c *content) Released(*Receiver)                                 {}
-func (c *content) Sources() []uint64                                  { return []uint64{1, 3} }
+func (c *content) Class() *Class                                         { return c.n.class }
+func (c *content) What() string                                          { return "a snapshot" }
+func (c *content) Name() string                                          { return c.m.ID().String() }
+func (c *content) Hash() [32]byte                                        { return c.m.Hash() }
+func (c *content) Renew() bool                                           { return true }
+func (c *content) Begins() (release func())                              { return nil }
+func (c *content) NotOpened(s *Sender, err error)                        { s.Fail(err.Error()) }
+func (c *content) RejectGoingOn() string                                 { return "" }
+func (c *content) Unreadable()                                           {}
+func (c *content) Inspect() (m snapshot.Manifest, found bool, err error) { return m, false, nil }
+func (c *content) RejectManifest(*snapshot.Manifest) error               { return nil }
+func (c *content) RejectWrite() error                                    { return nil }
+func (c *content) Lasts() bool                                           { return c.n.lasts }
+func (c *content) IsUseless() bool                                       { return false }
+func (c *content) Released(*Receiver)                                    {}
+func (c *content) Sources() []uint64                                     { return []uint64{1, 3} }
 
 func (c *content) Open() (snapshot.Manifest, *snapshot.Reader, error) {
 	r, err := c.n.store.Open(c.m.ID())

@@ -224,7 +224,7 @@ func TestSendingQueueTwin(t *testing.T) {
 			r, ok := q.next(rapid.Int64Range(0, 4).Draw(t, "most"))
 			if ok && rapid.IntRange(0, 3).Draw(t, "back") == 0 {
 				taken := rapid.Int64Range(0, r.Blocks).Draw(t, "sent")
-				q.putBack(Range{r.Part, r.Block + taken, r.Blocks - taken}, q.last)
+				q.requeue(Range{r.Part, r.Block + taken, r.Blocks - taken}, q.last)
 				r.Blocks = taken
 			}
 			for i := int64(0); ok && i < r.Blocks; i++ {

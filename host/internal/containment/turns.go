@@ -37,7 +37,7 @@ var lockers = words(`
 	peers.Book
 	placement.Moves placement.Placer
 	plans.Applicants plans.Catalog plans.Execution plans.Executions plans.Requests
-	proposals.DrainRate proposals.Queue proposals.Spaces
+	proposals.DrainRate proposals.Queue proposals.SpaceWaiters
 	pulse.PeerPulses pulse.Receiver pulse.Sender
 	reads.Queue reads.Read
 	reports.Events reports.backlog
@@ -48,7 +48,7 @@ var lockers = words(`
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
-	Group.setRefuses
+	members.Group.SetExcluded
 	identity.Enter`)
 
 func words(text string) map[string]bool {

@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/internal/lock"
+	"github.com/millrace/millrace/raft/quorum"
 )
 
 // Members that have applied the same commands must have the same state. A machine that iterates over a map,
@@ -110,8 +111,8 @@ func (d *Comparison) Init(group, self uint64, m Machine, w Wiring) {
 	d.watch = Watch{Form: nameOf(m.Form), States: m.Digest != nil}
 }
 
-// Put takes a checkpoint of this member. It is compared here, or sent to the leader.
-func (d *Comparison) Put(c Checkpoint) {
+// Record records a checkpoint of this member. It is compared here, or sent to the leader.
+func (d *Comparison) Record(c Checkpoint) {
 	leader := d.wiring.Leader()
 	d.mu.Lock()
 	// A machine that was made again takes the same checkpoints again.
@@ -141,8 +142,8 @@ func (d *Comparison) Report() Report {
 	return Report{d.group, d.options, d.told != nil, d.watch, d.machine.Version, slices.Clone(d.own[max(0, len(d.own)-sentCheckpoints):])}
 }
 
-// Take takes what another member says.
-func (d *Comparison) Take(from uint64, r Record) {
+// Receive receives what another member says.
+func (d *Comparison) Receive(from uint64, r Record) {
 	leader := d.wiring.Leader()
 	switch r := r.(type) {
 	case *Report:
@@ -322,7 +323,7 @@ func markMinority(members []event.DivergedMember, voters int) (differ bool) {
 		if agree < len(members) {
 			differ = true
 		}
-		if agree > voters/2 {
+		if agree >= quorum.Size(voters) {
 			for j := range members {
 				members[j].Minority = members[j].Sum != members[i].Sum
 			}

@@ -113,8 +113,8 @@ func TestADifferenceIsReportedOnce(t *testing.T) {
 		return Checkpoint{Index: index, Commands: index, Digest: digest, HasDigest: true}
 	}
 	d.hears(2, "v1", at(10, 1))
-	d.Put(at(10, 1))
-	d.Put(at(20, 2))
+	d.Record(at(10, 1))
+	d.Record(at(20, 2))
 	d.hears(2, "v1", at(10, 1), at(20, 2))
 	d.hears(3, "v2", at(20, 99)) // another version
 	d.compare()
@@ -122,8 +122,8 @@ func TestADifferenceIsReportedOnce(t *testing.T) {
 		t.Fatalf("reported %v, although nothing differs", group.found)
 	}
 	d.hears(2, "v1", at(20, 2), at(30, 7)) // ahead of the leader
-	d.Put(at(30, 3))
-	d.Put(at(40, 4))
+	d.Record(at(30, 3))
+	d.Record(at(40, 4))
 	d.hears(2, "v1", at(40, 8))
 	d.compare()
 	want := event.Diverged{Group: 1, In: event.DivergedState, Index: 30, Agreed: 20, Version: "v1", Members: []event.DivergedMember{{ID: 1, Version: "v1", Sum: 3}, {ID: 2, Version: "v1", Sum: 7}}}
@@ -163,9 +163,9 @@ func TestADifferenceIsOver(t *testing.T) {
 			wrong.Results++
 		}
 		d.hears(2, "", wrong)
-		d.Put(c)
+		d.Record(c)
 		c.Index = 9
-		d.Put(c)
+		d.Record(c)
 		d.hears(3, "", c)
 		d.compare()
 		if found, _, _ := d.Standing(); found == nil || len(group.found) != 1 {
@@ -193,7 +193,7 @@ func TestOtherDifferences(t *testing.T) {
 		r := Report{Group: 1, Options: d.options, Version: "v1", Checkpoints: []Checkpoint{c}}
 		change(&r)
 		d.hear(3, &r)
-		d.Put(c)
+		d.Record(c)
 		have := event.DivergedIn("")
 		if len(group.found) > 0 {
 			have = group.found[0].In
@@ -215,7 +215,7 @@ func TestAnOrderToStop(t *testing.T) {
 	c := Checkpoint{Index: 5, Commands: 6, Results: 7, Digest: 8, HasResults: true, HasDigest: true}
 	for in, sum := range map[event.DivergedIn]uint64{event.DivergedCommands: 6, event.DivergedResults: 7, event.DivergedState: 8} {
 		d, _ := leaderOf(Machine{Version: "v1", Stops: true})
-		d.Put(c)
+		d.Record(c)
 		for _, row := range []struct {
 			order Order
 			want  bool
@@ -254,8 +254,8 @@ func TestWhoseOrderStops(t *testing.T) {
 	}{{2, true, 9, true}, {3, true, 9, false}, {2, false, 9, false}, {2, true, 8, false}} {
 		d, group := leaderOf(Machine{Stops: row.stops})
 		group.leader = 2
-		d.Put(Checkpoint{Index: 5, Digest: 8, HasDigest: true})
-		d.Take(row.from, &Order{Group: 1, Index: 5, In: event.DivergedState, Sum: row.digest})
+		d.Record(Checkpoint{Index: 5, Digest: 8, HasDigest: true})
+		d.Receive(row.from, &Order{Group: 1, Index: 5, In: event.DivergedState, Sum: row.digest})
 		if have := group.stopped != nil; have != row.want {
 			t.Errorf("%+v: stopped is %v", row, have)
 		}
@@ -267,9 +267,9 @@ func TestWhoseOrderStops(t *testing.T) {
 func TestLeaderThatDiffersYields(t *testing.T) {
 	d, group := leaderOf(Machine{Stops: true})
 	at := func(index uint64) {
-		d.Put(Checkpoint{Index: index, Digest: 8, HasDigest: true})
+		d.Record(Checkpoint{Index: index, Digest: 8, HasDigest: true})
 		for _, id := range []uint64{2, 3} {
-			d.Take(id, &Report{Group: 1, Options: d.options, Checkpoints: []Checkpoint{{Index: index, Digest: 9, HasDigest: true}}})
+			d.Receive(id, &Report{Group: 1, Options: d.options, Checkpoints: []Checkpoint{{Index: index, Digest: 9, HasDigest: true}}})
 		}
 	}
 	at(5)
@@ -407,7 +407,7 @@ func TestCheckpointsHaveResults(t *testing.T) {
 	for index := range uint64(sentCheckpoints + 2) {
 		c := Checkpoint{Index: index + 1, Commands: index}
 		want = append(want, c)
-		d.Put(c)
+		d.Record(c)
 		body := group.sent[len(group.sent)-1]
 		r, err := decodeReport(body.record)
 		if most := want[max(0, len(want)-sentCheckpoints):]; err != nil || body.to != 2 || !reflect.DeepEqual(r.Checkpoints, most) {

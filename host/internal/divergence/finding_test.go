@@ -16,9 +16,9 @@ func TestLeaderTellsWhatItHasFound(t *testing.T) {
 	report := func(from, results uint64, told bool, index uint64) {
 		other := c
 		other.Index, other.Results = index, results
-		d.Take(from, &Report{Group: 1, Options: d.options, Watch: d.watch, Told: told, Checkpoints: []Checkpoint{other}})
+		d.Receive(from, &Report{Group: 1, Options: d.options, Watch: d.watch, Told: told, Checkpoints: []Checkpoint{other}})
 	}
-	d.Put(c)
+	d.Record(c)
 	report(2, 7, false, 5)
 	if len(group.sent) > 0 {
 		t.Fatalf("the members agree, and the leader has sent %d bodies", len(group.sent))
@@ -46,7 +46,7 @@ func TestLeaderTellsWhatItHasFound(t *testing.T) {
 		t.Errorf("%d bodies were sent, want that it is over, once to each member that says that it was told", n)
 	}
 	group.leader = 2
-	d.Put(Checkpoint{Index: 6})
+	d.Record(Checkpoint{Index: 6})
 	if d.latest != nil {
 		t.Error("a member that leads no more has a finding of its own")
 	}
@@ -58,14 +58,14 @@ func TestMemberHoldsWhatItIsTold(t *testing.T) {
 	group.leader = 2
 	found := &Finding{Group: 1, In: event.DivergedState, Index: 5, Members: []event.DivergedMember{{ID: 2, Sum: 7}, {ID: 3, Sum: 9}}}
 	holds := func() bool { d, _, _ := d.Standing(); return d != nil }
-	d.Take(3, found)
+	d.Receive(3, found)
 	if holds() || d.Report().Told {
 		t.Error("a member believes a host that does not lead")
 	}
 	group.now = 4
-	d.Take(2, found)
+	d.Receive(2, found)
 	group.now = 9
-	d.Take(2, found)
+	d.Receive(2, found)
 	if _, by, since := d.Standing(); !holds() || by != 2 || since != 4 || len(group.told) != 1 || !d.Report().Told {
 		t.Errorf("told by %d since %d, and said %d times", by, since, len(group.told))
 	}
@@ -74,7 +74,7 @@ func TestMemberHoldsWhatItIsTold(t *testing.T) {
 		t.Error("what an earlier leader has told stands")
 	}
 	group.leader = 2
-	if d.Take(2, &Finding{Group: 1}); holds() || d.Report().Told {
+	if d.Receive(2, &Finding{Group: 1}); holds() || d.Report().Told {
 		t.Error("it is over, and the member holds it")
 	}
 }

@@ -20,7 +20,7 @@ func TestUncomparedMembersAreNamed(t *testing.T) {
 		}
 	}
 	says := func(from uint64, version string, w Watch) {
-		d.Take(from, &Report{Group: 1, Options: d.options, Version: version, Watch: w})
+		d.Receive(from, &Report{Group: 1, Options: d.options, Version: version, Watch: w})
 	}
 	has("nothing was heard")
 	says(2, "v1", ours)

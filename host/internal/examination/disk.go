@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// lookForFullDisk finds a disk that refuses this group's entries.
-func (e *examination) lookForFullDisk() {
+// findFullDisk finds a disk that refuses this group's entries.
+func (e *examination) findFullDisk() {
 	q := e.Disk.Full
 	if q == nil {
 		return
@@ -27,8 +27,8 @@ func (e *examination) lookForFullDisk() {
 		"the log refuses entries, and %d bytes of them wait in memory: %s; the member votes and accepts nothing else", q.Bytes, text)
 }
 
-// lookForStalledDisk finds an append lane that completes nothing, and reads for followers that do not return.
-func (e *examination) lookForStalledDisk() {
+// findStalledDisk finds an append lane that completes nothing, and reads for followers that do not return.
+func (e *examination) findStalledDisk() {
 	const fix = "look at the disk of this host's directory: its latency, the kernel's log, other programs that use it; if it does not recover, stop the host"
 	bound := e.Bounds.Stall
 	if d := &e.Disk; d.Stalls && e.Now-d.StallsAt > bound {
@@ -46,9 +46,9 @@ func (e *examination) lookForStalledDisk() {
 	}
 }
 
-// lookForSlowDisk finds writes that take longer than an election timeout and do not count as stalled. They
+// findSlowDisk finds writes that take longer than an election timeout and do not count as stalled. They
 // are judged one by one: a disk that takes much at a time works.
-func (e *examination) lookForSlowDisk() {
+func (e *examination) findSlowDisk() {
 	if slices.ContainsFunc(e.d.Causes, func(c diagnosis.Cause) bool { return c.Code == diagnosis.CodeDiskStalled && c.Member == 0 }) {
 		return
 	}
@@ -65,8 +65,8 @@ func (e *examination) lookForSlowDisk() {
 	}
 }
 
-// lookForSnapshots finds snapshots that fail or hang.
-func (e *examination) lookForSnapshots() {
+// findSnapshots finds snapshots that fail or hang.
+func (e *examination) findSnapshots() {
 	s := &e.Snapshots
 	if s.Hangs != "" {
 		ticks := int64(s.HangsFor / e.Bounds.Tick)
@@ -86,8 +86,8 @@ func (e *examination) lookForSnapshots() {
 // sync of it failed. Only the next process can remove it.
 const fixStuck = "look at the disk and at the kernel's log, then start this host again: it removes the directory; the other snapshots and the log stay as they are"
 
-// lookForStuckSnapshots finds directories that this process must not touch.
-func (e *examination) lookForStuckSnapshots() {
+// findStuckSnapshots finds directories that this process must not touch.
+func (e *examination) findStuckSnapshots() {
 	stuck := e.Snapshots.Stuck
 	if len(stuck) == 0 {
 		return

@@ -15,26 +15,26 @@ type examination struct {
 
 // symptoms are what is looked for, in order. A later one may depend on what an earlier one has found.
 var symptoms = []func(*examination){
-	(*examination).lookForIdentity,
-	(*examination).lookForCertificates,
-	(*examination).lookForDivergence,
-	(*examination).lookForFounding,
-	(*examination).lookForAuthority,
-	(*examination).lookForFullDisk,
-	(*examination).lookForStalledDisk,
-	(*examination).lookForHalted,
-	(*examination).lookForStuckApply,
-	(*examination).lookForLackingObject,
-	(*examination).lookForLeader,
-	(*examination).lookForMembers,
-	(*examination).lookForSnapshots,
-	(*examination).lookForStuckSnapshots,
-	(*examination).lookForPlacement,
-	(*examination).lookForSettings,
-	(*examination).lookForUncompared,
-	(*examination).lookForPauses,
-	(*examination).lookForSlowDisk,
-	(*examination).lookForOverload, // last: it is often a consequence of another cause
+	(*examination).findIdentity,
+	(*examination).findCertificates,
+	(*examination).findDivergence,
+	(*examination).findFounding,
+	(*examination).findAuthority,
+	(*examination).findFullDisk,
+	(*examination).findStalledDisk,
+	(*examination).findHalted,
+	(*examination).findStuckApply,
+	(*examination).findLackingObject,
+	(*examination).findLeader,
+	(*examination).findMembers,
+	(*examination).findSnapshots,
+	(*examination).findStuckSnapshots,
+	(*examination).findPlacement,
+	(*examination).findSettings,
+	(*examination).findUncompared,
+	(*examination).findPauses,
+	(*examination).findSlowDisk,
+	(*examination).findOverload, // last: it is often a consequence of another cause
 }
 
 // Examine judges the group. A healthy group has no cause: also not under full load, in an election that takes
@@ -45,7 +45,7 @@ func Examine(f *Facts) diagnosis.Diagnosis {
 		e.d.Leaderless = max(e.duration(e.Now-f.Leaderless), 1)
 	}
 	if f.Stop != nil {
-		e.lookForStop()
+		e.findStop()
 	} else {
 		for _, look := range symptoms {
 			look(&e)

@@ -6,8 +6,8 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 )
 
-// lookForFounding finds a group that is not founded although two election timeouts have passed.
-func (e *examination) lookForFounding() {
+// findFounding finds a group that is not founded although two election timeouts have passed.
+func (e *examination) findFounding() {
 	f := &e.Founding
 	if f.Founded && !f.Joins || e.Now-e.Opened <= e.Bounds.Wait() {
 		return
@@ -23,8 +23,8 @@ func (e *examination) lookForFounding() {
 // isFounded reports whether the group takes commands. What members do before that is part of the founding.
 func (e *examination) isFounded() bool { return e.Founding.Founded }
 
-// lookForAuthority finds a member without authority: this one or, on a leader, another.
-func (e *examination) lookForAuthority() {
+// findAuthority finds a member without authority: this one or, on a leader, another.
+func (e *examination) findAuthority() {
 	if e.Authority != nil {
 		fix := "wait: it is fed by the leader; the events and the log of this host say when it has authority again"
 		s := e.Status

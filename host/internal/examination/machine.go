@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/host/event"
 )
 
-// lookForHalted finds a state machine that is halted.
-func (e *examination) lookForHalted() {
+// findHalted finds a state machine that is halted.
+func (e *examination) findHalted() {
 	h := e.Machine.Halt
 	if h == nil {
 		return
@@ -26,9 +26,9 @@ func (e *examination) lookForHalted() {
 	e.found(diagnosis.CodeMachineHalted, 0, h.Since, fix, "halted at %s: %v; the member votes and replicates, and refuses commands and reads", h.At, h.Err)
 }
 
-// lookForStuckApply finds a state machine that holds its lane, or the turn, and a group that waits for a
+// findStuckApply finds a state machine that holds its lane, or the turn, and a group that waits for a
 // lane.
-func (e *examination) lookForStuckApply() {
+func (e *examination) findStuckApply() {
 	const fix = "take the stacks of this process (SIGQUIT) and look for Apply, or for the function of a read (StartBetween, Do): it waits for a lock, a disk or a network; the other groups and members go on"
 	bound, next := e.Bounds.Stall, e.Status.Applied+1
 	if ran := e.Machine.Turn; ran > 0 {
@@ -53,8 +53,8 @@ func (e *examination) lookForStuckApply() {
 		next, e.text(e.Now-s.Since), e.Config.StallTimeout, s.Lanes, s.Hung, s.Substitutes)
 }
 
-// lookForLackingObject finds a machine that waits for a large object.
-func (e *examination) lookForLackingObject() {
+// findLackingObject finds a machine that waits for a large object.
+func (e *examination) findLackingObject() {
 	p := e.Machine.Object
 	if p == nil || e.Now-p.Since <= e.Bounds.Stall {
 		return
@@ -67,8 +67,8 @@ func (e *examination) lookForLackingObject() {
 		"entry %d names object %v, which this host has not fetched for %v; %s", p.Entry, p.ID, e.text(e.Now-p.Since), text)
 }
 
-// lookForDivergence finds members whose states differ.
-func (e *examination) lookForDivergence() {
+// findDivergence finds members whose states differ.
+func (e *examination) findDivergence() {
 	d := e.Differs
 	if d == nil {
 		return
@@ -93,8 +93,8 @@ func (e *examination) lookForDivergence() {
 	e.found(diagnosis.CodeDiverged, member, e.DiffersSince, fix, "%v", d)
 }
 
-// lookForUncompared finds members whose results or states the leader does not compare with its own.
-func (e *examination) lookForUncompared() {
+// findUncompared finds members whose results or states the leader does not compare with its own.
+func (e *examination) findUncompared() {
 	for _, u := range e.Uncompared {
 		var lack, fix []string
 		if theirs, ours := u.Theirs.Form, u.Ours.Form; theirs != ours {

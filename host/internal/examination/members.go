@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 )
 
-// lookForLeader finds a group without a leader for more than two election timeouts.
-func (e *examination) lookForLeader() {
+// findLeader finds a group without a leader for more than two election timeouts.
+func (e *examination) findLeader() {
 	since := e.Leaderless
 	if since < 0 || e.Now-since <= e.Bounds.Wait() || !e.isFounded() {
 		return
@@ -43,8 +43,8 @@ func (e *examination) lookForLeader() {
 		"hosts %v are heard, a quorum of %s, and yet this member knows no leader; it has reached term %d", heard, e.votersText(), e.Status.Term)
 }
 
-// lookForMembers finds what is wrong with the followers of this leader.
-func (e *examination) lookForMembers() {
+// findMembers finds what is wrong with the followers of this leader.
+func (e *examination) findMembers() {
 	leads := e.Leads
 	if leads < 0 || e.Status.Role != event.RoleLeader || !e.isFounded() {
 		return
@@ -132,8 +132,8 @@ func (e *examination) cannotSendTo(v *Follower) bool {
 	return true
 }
 
-// lookForPlacement finds a group whose leader should be elsewhere, and was moved too often.
-func (e *examination) lookForPlacement() {
+// findPlacement finds a group whose leader should be elsewhere, and was moved too often.
+func (e *examination) findPlacement() {
 	if s := &e.Placement; s.Wants != 0 && s.Recent >= s.Most {
 		e.found(diagnosis.CodePlacementRests, s.Wants, e.Now, "give all members the same Placement (SetPlacement), and look at the host of that member, and the network to it",
 			"host %d should lead this group by the Placement of this member, and in the past %v the leadership was handed over for placement %d times, the most for a group", s.Wants, s.Window, s.Recent)

@@ -6,8 +6,8 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 )
 
-// lookForStop is the verdict on a group that does nothing any more.
-func (e *examination) lookForStop() {
+// findStop is the verdict on a group that does nothing any more.
+func (e *examination) findStop() {
 	fix := "find out why with the error and the log of this host, then close the group and open it again"
 	switch e.Stop.Why {
 	case StoppedByProgram:
@@ -27,8 +27,8 @@ func (e *examination) lookForStop() {
 	}
 }
 
-// lookForPauses finds a process that did not run.
-func (e *examination) lookForPauses() {
+// findPauses finds a process that did not run.
+func (e *examination) findPauses() {
 	p, timeout := &e.Pauses, e.Bounds.Election
 	if p.Longest < max(timeout/2, 1) && p.Missed < timeout {
 		return
@@ -41,9 +41,9 @@ func (e *examination) lookForPauses() {
 	})
 }
 
-// lookForOverload finds a group that refuses commands for lack of memory, or entries of its leader, and
+// findOverload finds a group that refuses commands for lack of memory, or entries of its leader, and
 // no other cause of that.
-func (e *examination) lookForOverload() {
+func (e *examination) findOverload() {
 	for _, c := range []diagnosis.Code{diagnosis.CodeDiskFull, diagnosis.CodeDiskStalled, diagnosis.CodeApplyStuck, diagnosis.CodeNoQuorum, diagnosis.CodeNoLeader} {
 		if e.d.Has(c) {
 			return

@@ -15,8 +15,8 @@ const (
 	FixKey       = "if the certificate is the one that you have made, call Host.AcceptKey on each host that refuses it; if not, put the old one back, and find out who has made this one"
 )
 
-// lookForIdentity finds hosts that refuse this one, and members that this one refuses.
-func (e *examination) lookForIdentity() {
+// findIdentity finds hosts that refuse this one, and members that this one refuses.
+func (e *examination) findIdentity() {
 	for _, id := range e.Members {
 		p := e.peer(id)
 		if r := p.RefusedBy; r != nil {
@@ -43,8 +43,8 @@ func (f *Facts) refused(p *Peer) *Refusal {
 	return nil
 }
 
-// lookForCertificates finds members with which this host does not speak because of a certificate.
-func (e *examination) lookForCertificates() {
+// findCertificates finds members with which this host does not speak because of a certificate.
+func (e *examination) findCertificates() {
 	for _, id := range e.Members {
 		c := e.peer(id).Certificate
 		if silent, _ := e.silence(id, 0); c == nil || e.Now-c.Latest > e.Bounds.Refused() || silent <= e.Bounds.Unheard() {
@@ -62,8 +62,8 @@ func (e *examination) lookForCertificates() {
 	}
 }
 
-// lookForSettings finds members with other settings than this one.
-func (e *examination) lookForSettings() {
+// findSettings finds members with other settings than this one.
+func (e *examination) findSettings() {
 	for _, id := range e.Members {
 		p := e.peer(id)
 		var differ, names []string

@@ -75,7 +75,7 @@ func (f *Group) Read(log Log) error {
 		for i := range entries {
 			switch e := &entries[i]; {
 			case isFounding(e):
-				if err := f.note(e, false); err != nil {
+				if err := f.record(e, false); err != nil {
 					return err
 				}
 			case e.Type == raftpb.EntryHost || len(e.Data) == 0:
@@ -95,8 +95,8 @@ func isFounding(e *raftpb.Entry) bool {
 	return e.Type == raftpb.EntryHost && !entry.IsMemberEntry(e.Type, e.Data)
 }
 
-// note notes a founding entry of this host's log. An error means that this member must stop.
-func (f *Group) note(e *raftpb.Entry, isOpen bool) error {
+// record records a founding entry of this host's log. An error means that this member must stop.
+func (f *Group) record(e *raftpb.Entry, isOpen bool) error {
 	b, err := entry.DecodeFounding(e.Data)
 	if err != nil {
 		return fmt.Errorf("%w (group %d, index %d)", err, f.settings.Group, e.Index)
@@ -122,7 +122,7 @@ func (f *Group) Append(entries []raftpb.Entry) {
 	}
 	for i := range entries {
 		if isFounding(&entries[i]) {
-			if err := f.note(&entries[i], true); err != nil {
+			if err := f.record(&entries[i], true); err != nil {
 				f.w.Stop(err)
 			}
 		}

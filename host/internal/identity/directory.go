@@ -130,10 +130,10 @@ func (d *Directory) OpenLog(dir string, open func() error) error {
 	return open()
 }
 
-// Take makes the directory this host's, durably, if it is not yet. The log is open, so its id, incarnation,
+// Claim makes the directory this host's, durably, if it is not yet. The log is open, so its id, incarnation,
 // is durable; the identity, which names it, is published last. isUsed reports whether the log has entries
 // or votes.
-func (d *Directory) Take(incarnation transport.Incarnation, isUsed func() bool) error {
+func (d *Directory) Claim(incarnation transport.Incarnation, isUsed func() bool) error {
 	dir := d.settings.Dir
 	if d.found && !d.replace && !(d.settings.InMemory && d.identity.Incarnation != incarnation) {
 		if err := d.identity.RejectLog(dir, incarnation); err != nil {

@@ -33,7 +33,7 @@ func takeDirectory(disk vfs.FS, s Settings, run func(*wal.Log)) (_ Identity, err
 		return Identity{}, err
 	}
 	defer log.Close()
-	if err := d.Take(log.ID(), func() bool { return len(log.Groups()) > 0 }); err != nil {
+	if err := d.Claim(log.ID(), func() bool { return len(log.Groups()) > 0 }); err != nil {
 		return Identity{}, err
 	}
 	run(log)

@@ -24,7 +24,7 @@ type Keys struct {
 // memberOf is a member of a group.
 type memberOf struct{ group, id uint64 }
 
-func put[K comparable, V any](m *map[K]V, k K, v V) {
+func set[K comparable, V any](m *map[K]V, k K, v V) {
 	if *m == nil {
 		*m = map[K]V{}
 	}
@@ -36,7 +36,7 @@ func (k *Keys) Admit(peer transport.Introduction) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if now := (identity.NewDirectory{Incarnation: peer.Incarnation, Key: peer.Key}); k.came[peer.ID] != now {
-		put(&k.came, peer.ID, now)
+		set(&k.came, peer.ID, now)
 	}
 	delete(k.refused, peer.ID)
 }
@@ -64,7 +64,7 @@ func (k *Keys) Refuse(id uint64, key membership.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.refused) < identity.MaxHosts {
-		put(&k.refused, id, key)
+		set(&k.refused, id, key)
 	}
 }
 
@@ -73,7 +73,7 @@ func (k *Keys) Accept(id uint64) (key membership.Key, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if key, ok = k.refused[id]; ok {
-		put(&k.accepted, id, key)
+		set(&k.accepted, id, key)
 		delete(k.refused, id)
 	}
 	return key, ok
@@ -85,7 +85,7 @@ func (k *Keys) Unbound(group, id uint64, cause string) (news bool) {
 	defer k.mu.Unlock()
 	m := memberOf{group, id}
 	news = k.unbound[m] != cause
-	put(&k.unbound, m, cause)
+	set(&k.unbound, m, cause)
 	return news
 }
 

@@ -176,7 +176,7 @@ func TestRosters(t *testing.T) {
 	if r.Set(rosterOf(20, 1), 8); r.At(19).Version != 9 {
 		t.Error("a later roster hides the one before")
 	}
-	if r.TakeHint(rosterOf(20, 1)) || !r.TakeHint(rosterOf(21, 1)) || r.TakeHint(rosterOf(21, 1)) || !r.TakeHint(rosterOf(25, 1)) {
+	if r.AcceptHint(rosterOf(20, 1)) || !r.AcceptHint(rosterOf(21, 1)) || r.AcceptHint(rosterOf(21, 1)) || !r.AcceptHint(rosterOf(25, 1)) {
 		t.Error("a hint is later than the roster and than the hint before")
 	}
 	if r.DropHint(rosterOf(24, 1)); r.Hint() == nil {

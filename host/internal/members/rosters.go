@@ -73,9 +73,9 @@ func (r *Rosters) At(index uint64) (at *membership.Roster) {
 // Hint returns the roster of another member that is later than the one in force, or nil.
 func (r *Rosters) Hint() *membership.Roster { return r.hint.Load() }
 
-// TakeHint keeps the roster of another member if it is later than what this one has. It reports whether it
+// AcceptHint keeps the roster of another member if it is later than what this one has. It reports whether it
 // is.
-func (r *Rosters) TakeHint(hint *membership.Roster) bool {
+func (r *Rosters) AcceptHint(hint *membership.Roster) bool {
 	for _, have := range []*membership.Roster{r.Now(), r.Hint()} {
 		if have != nil && hint.Version <= have.Version {
 			return false

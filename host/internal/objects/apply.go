@@ -48,7 +48,7 @@ func (k *Keeper) Change(index uint64, c *object.Command) (err error) {
 	case c.Opening != nil:
 		if err = k.table.Open(index, *c.Opening); err == nil {
 			s, _ := k.table.Get(c.Opening.ID)
-			k.note(s)
+			k.record(s)
 			k.wake()
 		} else {
 			k.refuseUpload(c.Opening, err)

@@ -94,7 +94,7 @@ func (c *receivedObject) What() string       { return "an object" }
 func (c *receivedObject) Name() string       { return c.object.ID.String() }
 func (c *receivedObject) Lasts() bool        { return true }
 
-func (c *receivedObject) Look() (m snapshot.Manifest, found bool, err error) {
+func (c *receivedObject) Inspect() (m snapshot.Manifest, found bool, err error) {
 	store := c.keeper.files
 	if r, err := store.Blocks(c.object.ID); err == nil {
 		defer r.Close()

@@ -147,7 +147,7 @@ func isDamage(err error) bool { return errors.As(err, new(*snapshot.DamageError)
 func (k *Keeper) Damaged(id object.ID) {
 	k.mu.Lock()
 	if s, is := k.table.Get(id); is {
-		k.note(s)
+		k.record(s)
 	}
 	k.mu.Unlock()
 	k.wake()
@@ -227,8 +227,8 @@ func (k *Keeper) isHere(s *object.Set) bool {
 	return ok && info.Hash == s.Hash && k.removed != s.ID && !slices.Contains(k.condemn, s.ID)
 }
 
-// note notes a set that is in the table now. The caller holds mu.
-func (k *Keeper) note(s object.Set) {
+// record records a set that is in the table now. The caller holds mu.
+func (k *Keeper) record(s object.Set) {
 	delete(k.orphans, s.ID)
 	k.condemn = slices.DeleteFunc(k.condemn, func(id object.ID) bool { return id == s.ID })
 	k.inUse = slices.DeleteFunc(k.inUse, func(id object.ID) bool { return id == s.ID })

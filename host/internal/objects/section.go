@@ -91,16 +91,16 @@ func (k *Keeper) Read(form []byte, store *snapshot.Store, of snapshot.ID) (resto
 		if s.Held == 0 {
 			continue
 		}
-		if err := k.takeOver(&s, store, of); err != nil {
+		if err := k.adopt(&s, store, of); err != nil {
 			return nil, fmt.Errorf("object %v: %w", s.ID, err)
 		}
 	}
 	return func() { k.restored(table, of.Index) }, nil
 }
 
-// takeOver makes a set of a snapshot one that is here. One that is being fetched or removed just now stays
+// adopt makes a set of a snapshot one that is here. One that is being fetched or removed just now stays
 // lacking: the fetch goes on.
-func (k *Keeper) takeOver(s *object.Set, store *snapshot.Store, id snapshot.ID) error {
+func (k *Keeper) adopt(s *object.Set, store *snapshot.Store, id snapshot.ID) error {
 	k.mu.Lock()
 	k.condemn = slices.DeleteFunc(k.condemn, func(other object.ID) bool { return other == s.ID })
 	k.mu.Unlock()
@@ -132,7 +132,7 @@ func (k *Keeper) restored(table *object.Table, index uint64) {
 	}
 	clear(k.lacking)
 	for _, s := range table.All() {
-		k.note(s)
+		k.record(s)
 	}
 	for _, s := range was.All() {
 		if _, is := table.Get(s.ID); !is { // it went in between

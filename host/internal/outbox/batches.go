@@ -32,7 +32,7 @@ type perPeer struct {
 // Send passes messages of one group to the transport.
 func (o *Batches) Send(group uint64, messages []raftpb.Message) {
 	for i := range messages {
-		o.Put(group, &messages[i])
+		o.Enqueue(group, &messages[i])
 	}
 	o.Flush()
 }
@@ -84,8 +84,8 @@ func (o *Batches) Shrink() {
 	}
 }
 
-// Put adds a message of a group, or puts it in the place of those that it repeats.
-func (o *Batches) Put(group uint64, m *raftpb.Message) {
+// Enqueue adds a message of a group, or puts it in the place of those that it repeats.
+func (o *Batches) Enqueue(group uint64, m *raftpb.Message) {
 	p := o.peer(m.To)
 	if o.HoldEmpty && m.Type == raftpb.MsgApp {
 		if len(m.Entries) == 0 {

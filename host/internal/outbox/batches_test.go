@@ -134,7 +134,7 @@ func TestBatchesLoseNothing(t *testing.T) {
 			if !m.Reject && (m.Type == raftpb.MsgAppResp || m.Type == raftpb.MsgStorageAppendResp) {
 				acks[k] = max(acks[k], m.Index)
 			}
-			o.Put(1, &m)
+			o.Enqueue(1, &m)
 			if rapid.IntRange(0, 4).Draw(rt, "flush") == 0 {
 				o.Flush()
 			}

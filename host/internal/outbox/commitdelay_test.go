@@ -34,7 +34,7 @@ func entries(commit uint64) *raftpb.Message {
 func TestCommitIndexIsDelayed(t *testing.T) {
 	c, out, wakes := &clock{now: time.Second}, &record{}, 0
 	o, d := Batches{To: out, HoldEmpty: true}, CommitDelay{Alarm: sched.Alarm{Clock: c, Wake: func() { wakes++ }}}
-	o.Put(1, commit(4))
+	o.Enqueue(1, commit(4))
 	o.Flush()
 	if d.Step(&o, false) || len(out.sent) > 0 || c.at != c.now+maxHold {
 		t.Fatalf("%d messages were sent, and the timer is set to %v", len(out.sent), c.at)
@@ -51,9 +51,9 @@ func TestEntriesCarryTheCommitIndex(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		c, out, wakes := &clock{now: time.Second}, &record{}, 0
 		o, d := Batches{To: out, HoldEmpty: true}, CommitDelay{Alarm: sched.Alarm{Clock: c, Wake: func() { wakes++ }}}
-		o.Put(1, commit(4))
+		o.Enqueue(1, commit(4))
 		d.Step(&o, false)
-		o.Put(1, entries(5))
+		o.Enqueue(1, entries(5))
 		o.Flush()
 		d.Step(&o, false)
 		if len(out.sent) != 1 || out.sent[0].Commit != 5 {
@@ -62,7 +62,7 @@ func TestEntriesCarryTheCommitIndex(t *testing.T) {
 		at := c.at
 		if later {
 			c.now += maxHold / 2
-			o.Put(1, commit(6))
+			o.Enqueue(1, commit(6))
 			d.Step(&o, false)
 		}
 		c.fire()
@@ -76,7 +76,7 @@ func TestEntriesCarryTheCommitIndex(t *testing.T) {
 func TestCrowdedGroupSetsNoTimer(t *testing.T) {
 	c, out := &clock{now: time.Second}, &record{}
 	o, d := Batches{To: out, HoldEmpty: true}, CommitDelay{Alarm: sched.Alarm{Clock: c}}
-	o.Put(1, commit(4))
+	o.Enqueue(1, commit(4))
 	if again := d.Step(&o, true); !again || c.at != 0 || len(out.sent) > 0 {
 		t.Errorf("again %t, sent %v, the timer is set to %v", again, out.sent, c.at)
 	}

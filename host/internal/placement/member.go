@@ -16,7 +16,7 @@ type Group interface {
 	Roster() *membership.Roster // nil: it is not founded
 	Voters() []uint64           // of both halves of a joint configuration
 	LeadsSince() int64          // in ticks that were not missed; negative: this member does not lead
-	LeavesOut(id uint64) bool   // a member, which comes with another directory
+	Excludes(id uint64) bool    // a member, which comes with another directory
 	Leave(w *Wish)              // for the next turn, without a wake; a later one replaces it
 	Seat() *sched.Seat
 }
@@ -74,7 +74,7 @@ func (m *Member) Told(r Moved) {
 	case r.Asked:
 		moves.RestUntil(now + m.placer.hour())
 	default:
-		moves.Note(now)
+		moves.Record(now)
 	}
 }
 
@@ -85,7 +85,7 @@ func (m *Member) Moves(group, term uint64, asked bool) Moved {
 	if asked {
 		moves.RestUntil(now + m.placer.hour())
 	} else {
-		moves.Note(now)
+		moves.Record(now)
 	}
 	return Moved{Group: group, MoveName: moves.NameNext(term), Asked: asked}
 }

@@ -47,8 +47,8 @@ func (m *Moves) Count(now, within int64) (n int) {
 	return n
 }
 
-// Note counts a hand-over for placement.
-func (m *Moves) Note(now int64) {
+// Record counts a hand-over for placement.
+func (m *Moves) Record(now int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.at[m.n%MaxPlacements] = now

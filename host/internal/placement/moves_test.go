@@ -40,7 +40,7 @@ func TestRecords(t *testing.T) {
 func TestMoves(t *testing.T) {
 	var m Moves
 	for tick := range int64(2 * MaxPlacements) {
-		m.Note(tick)
+		m.Record(tick)
 	}
 	last := int64(2*MaxPlacements - 1)
 	if n := m.Count(last, 100); n != MaxPlacements {

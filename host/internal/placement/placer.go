@@ -290,7 +290,7 @@ func (p *Placer) targets(m *Member, now int64) (to []target) {
 	better := false
 	for _, id := range m.group.Roster().Conf.Voters {
 		l := p.fits[id]
-		if l == nil || m.group.LeavesOut(id) {
+		if l == nil || m.group.Excludes(id) {
 			continue
 		}
 		t := target{id: id, rank: preference.rank(id, l.Zone), leads: l.Leads, here: p.spare}

@@ -62,7 +62,7 @@ func open(balance bool, preference *Preference) (*scripted, *Placer, *Member) {
 	s.core.RaftState, s.core.LastIndex = raft.StateLeader, 7
 	shard := sched.New(sched.Settings{Hasten: func() {}, Outbox: func() sched.Outbox { return nil }})
 	shard.Start(func(env.Worker) env.Task { return asleep{} })
-	shard.Enter(&s.seat, nil, func(sched.Moment) {})
+	shard.Enter(&s.seat, nil, func(sched.Time) {})
 	p, m := new(Placer), new(Member)
 	p.Open(Settings{Self: 1, Tick: time.Second, Heartbeat: heartbeat, Election: election}, s, balance)
 	m.Open(p, s, preference)
@@ -85,7 +85,7 @@ func (s *scripted) Err() error                      { return nil }
 func (s *scripted) Roster() *membership.Roster      { return s.roster }
 func (s *scripted) Voters() []uint64                { return s.roster.Voters() }
 func (s *scripted) LeadsSince() int64               { return 0 }
-func (s *scripted) LeavesOut(uint64) bool           { return false }
+func (s *scripted) Excludes(uint64) bool            { return false }
 func (s *scripted) Leave(w *Wish)                   { s.left = w }
 func (s *scripted) Seat() *sched.Seat               { return &s.seat }
 func (s *scripted) Core() Core                      { return s }

@@ -36,8 +36,8 @@ type Applicants struct {
 	count atomic.Int64     // hosts in of
 }
 
-// Note keeps what a host has proved. It returns the groups that it concerns.
-func (c *Applicants) Note(id uint64, all []Applicant) (groups []uint64, err error) {
+// Record keeps what a host has proved. It returns the groups that it concerns.
+func (c *Applicants) Record(id uint64, all []Applicant) (groups []uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.of[id]

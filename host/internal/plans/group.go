@@ -101,7 +101,7 @@ func (p *Group) Waits() string {
 // Step takes the next step of a plan, if this member leads. It must be called again as long as a plan or a
 // joint configuration is in force, or a host waits to join.
 func (p *Group) Step() (again bool) {
-	requests, r := p.Requests.Take(), p.w.Roster()
+	requests, r := p.Requests.Dequeue(), p.w.Roster()
 	if r == nil || !p.leads() {
 		p.reset()
 		return false
@@ -125,7 +125,7 @@ func (p *Group) reset() {
 
 func (p *Group) advance(r *membership.Roster, requests []Request) {
 	for _, q := range requests {
-		if err := p.take(r, q); err != nil {
+		if err := p.accept(r, q); err != nil {
 			p.refuse(q, err)
 		}
 	}
@@ -198,8 +198,8 @@ func (p *Group) Yield(c membership.Change) {
 	}
 }
 
-// take proposes what a request asks for, unless it is on its way or done already.
-func (p *Group) take(r *membership.Roster, q Request) error {
+// accept proposes what a request asks for, unless it is on its way or done already.
+func (p *Group) accept(r *membership.Roster, q Request) error {
 	switch kind := q.Data[0]; {
 	case kind == entry.SkipKind:
 		return p.w.Skip(q)

@@ -93,7 +93,7 @@ func lead(n uint64) (*Group, *script) {
 // before, and ends the plan.
 func TestALeaderCarriesOutAPlan(t *testing.T) {
 	p, s := lead(3)
-	p.Requests.Put(begins(planOf(t, s.roster, add(4))))
+	p.Requests.Enqueue(begins(planOf(t, s.roster, add(4))))
 	p.Step()
 	if len(s.proposed) != 1 || s.proposed[0][0] != entry.PlanKind {
 		t.Fatalf("it has proposed %v", s.proposed)
@@ -134,14 +134,14 @@ func (s *script) enter(t *testing.T) {
 func TestRequestsThatAreNotForThisMember(t *testing.T) {
 	p, s := lead(3)
 	s.here = []uint64{1, 2}
-	p.Requests.Put(begins(planOf(t, s.roster, remove(2))))
+	p.Requests.Enqueue(begins(planOf(t, s.roster, remove(2))))
 	if p.Step(); len(s.proposed) != 0 || s.answers[2] == "" {
 		t.Errorf("it has proposed %v and answered %v", s.proposed, s.answers)
 	}
 	for _, unfit := range []func(){func() { s.full = true }, func() { s.full, s.unmet = false, true }, func() { s.unmet, s.status.RaftState = false, raft.StateFollower }} {
 		p, s = lead(3)
 		unfit()
-		p.Requests.Put(begins(planOf(t, s.roster, add(4))))
+		p.Requests.Enqueue(begins(planOf(t, s.roster, add(4))))
 		if p.Step(); len(s.proposed)+len(s.changed)+len(s.answers) != 0 {
 			t.Errorf("it has proposed %v and answered %v", s.proposed, s.answers)
 		}
@@ -165,7 +165,7 @@ func TestALeaderThatGoesHandsOver(t *testing.T) {
 // A host that comes with a token which the roster does not have is told once.
 func TestAnApplicantIsTold(t *testing.T) {
 	p, s := lead(3)
-	if _, err := p.settings.Applicants.Note(4, []Applicant{{Group: 7, Incarnation: directory(4)}}); err != nil {
+	if _, err := p.settings.Applicants.Record(4, []Applicant{{Group: 7, Incarnation: directory(4)}}); err != nil {
 		t.Fatal(err)
 	}
 	if !p.Step() || s.answers[4] == "" {
@@ -189,7 +189,7 @@ func TestRekey(t *testing.T) {
 		p, s := lead(3)
 		s.roster.Members[2].Keys[0] = row.has
 		k := membership.Rekey{ID: row.id, Incarnation: directory(row.id), Key: key}
-		p.Requests.Put(RequestOf(row.from, append([]byte{entry.RekeyKind}, k.Encode()...)))
+		p.Requests.Enqueue(RequestOf(row.from, append([]byte{entry.RekeyKind}, k.Encode()...)))
 		if p.Step(); len(s.proposed) != row.proposed || (s.answers[row.from] != "") != row.isAnswered {
 			t.Errorf("%+v: it has proposed %v and answered %v", row, s.proposed, s.answers)
 		}

@@ -57,7 +57,7 @@ type hosts struct {
 }
 
 func (h hosts) IsHere(id uint64) bool       { return slices.Contains(h.here, id) }
-func (h hosts) LeavesOut(id uint64) bool    { return slices.Contains(h.leftOut, id) }
+func (h hosts) Excludes(id uint64) bool     { return slices.Contains(h.leftOut, id) }
 func (h hosts) RejectNew(uint64) error      { return h.full }
 func allHere(uint64) bool                   { return true }
 func without(id uint64) func(uint64) bool   { return func(other uint64) bool { return other != id } }
@@ -130,15 +130,15 @@ func TestRequestsThatWait(t *testing.T) {
 	var p Requests
 	id := membership.PlanID{1}
 	for _, kind := range []byte{entry.CancelKind, entry.PlanKind, entry.PlanKind} {
-		p.Put(Request{From: 1, ID: id, Data: []byte{kind}})
+		p.Enqueue(Request{From: 1, ID: id, Data: []byte{kind}})
 	}
-	if have := p.Take(); len(have) != 2 || len(p.Take()) != 0 {
+	if have := p.Dequeue(); len(have) != 2 || len(p.Dequeue()) != 0 {
 		t.Errorf("%d requests were left, want 2", len(have))
 	}
 	for i := range 100 {
-		p.Put(Request{From: 1, ID: membership.PlanID{byte(i)}, Data: []byte{entry.PlanKind}})
+		p.Enqueue(Request{From: 1, ID: membership.PlanID{byte(i)}, Data: []byte{entry.PlanKind}})
 	}
-	if have := p.Take(); len(have) != maxRequests {
+	if have := p.Dequeue(); len(have) != maxRequests {
 		t.Errorf("%d requests wait, want %d", len(have), maxRequests)
 	}
 }

@@ -18,9 +18,9 @@ type Requests struct {
 // maxRequests bounds how many wait. Hosts ask again.
 const maxRequests = 16
 
-// Put leaves a request for the next turn. A request that is repeated takes the place of the first one. A host
-// may ask to begin a plan and to cancel it: each of the two counts.
-func (p *Requests) Put(q Request) {
+// Enqueue leaves a request for the next turn. A request that is repeated takes the place of the first one.
+// A host may ask to begin a plan and to cancel it: each of the two counts.
+func (p *Requests) Enqueue(q Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if i := slices.IndexFunc(p.all, func(other Request) bool {
@@ -34,8 +34,8 @@ func (p *Requests) Put(q Request) {
 	}
 }
 
-// Take returns the requests that wait, and leaves none.
-func (p *Requests) Take() (all []Request) {
+// Dequeue returns the requests that wait, and leaves none.
+func (p *Requests) Dequeue() (all []Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all, p.all = p.all, nil

@@ -13,8 +13,8 @@ type Hosts interface {
 	IsHere(id uint64) bool
 	// RejectNew says why a host cannot be added, or returns nil.
 	RejectNew(id uint64) error
-	// LeavesOut reports whether a member comes with a directory that does not count.
-	LeavesOut(id uint64) bool
+	// Excludes reports whether a member comes with a directory that does not count.
+	Excludes(id uint64) bool
 }
 
 // RejectStages says why a leader does not begin a plan that the roster allows, or returns nil.
@@ -24,7 +24,7 @@ func RejectStages(r *membership.Roster, p membership.Plan, hosts Hosts) error {
 			if err := hosts.RejectNew(s.ID); err != nil && s.Op == membership.Add {
 				return err
 			}
-			if s.Op == membership.Promote && r.Role(s.ID) == membership.Learner && hosts.LeavesOut(s.ID) && !rebinds(p.Stages, s.ID) {
+			if s.Op == membership.Promote && r.Role(s.ID) == membership.Learner && hosts.Excludes(s.ID) && !rebinds(p.Stages, s.ID) {
 				return fmt.Errorf("%w: host %d comes with another directory than member %d is bound to; replace the member", membership.ErrRefused, s.ID, s.ID)
 			}
 		}

@@ -93,7 +93,7 @@ func TestGrant(t *testing.T) {
 func TestApplicants(t *testing.T) {
 	var c Applicants
 	a := Applicant{Group: 7, Hash: aToken().Hash(), Incarnation: directory(4)}
-	if groups, err := c.Note(4, []Applicant{a}); err != nil || !slices.Equal(groups, []uint64{7}) || !c.Any() || !c.Has(4) || !c.WaitFor(7) || c.WaitFor(8) {
+	if groups, err := c.Record(4, []Applicant{a}); err != nil || !slices.Equal(groups, []uint64{7}) || !c.Any() || !c.Has(4) || !c.WaitFor(7) || c.WaitFor(8) {
 		t.Fatalf("%v, %v", groups, err)
 	}
 	if !c.MayBeTold(4, 10, 4) || c.MayBeTold(4, 13, 4) || !c.MayBeTold(4, 14, 4) {
@@ -111,7 +111,7 @@ func TestApplicants(t *testing.T) {
 		t.Error("applicant 4 asks, and 5 is none")
 	}
 	demand("after it has asked", false, true)
-	if _, err := c.Note(4, []Applicant{a}); err != nil {
+	if _, err := c.Record(4, []Applicant{a}); err != nil {
 		t.Fatal(err)
 	}
 	if ids, all := c.List(7); !slices.Equal(ids, []uint64{4}) || all[0].Refusal != "no" {
@@ -122,11 +122,11 @@ func TestApplicants(t *testing.T) {
 		t.Error("it is a member, and an applicant")
 	}
 	for id := range uint64(identity.MaxHosts) {
-		if _, err := c.Note(id+1, []Applicant{a}); err != nil {
+		if _, err := c.Record(id+1, []Applicant{a}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Note(1<<20, []Applicant{a}); !errors.Is(err, identity.ErrTooManyHosts) {
+	if _, err := c.Record(1<<20, []Applicant{a}); !errors.Is(err, identity.ErrTooManyHosts) {
 		t.Errorf("one more: %v", err)
 	}
 }

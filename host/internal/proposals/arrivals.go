@@ -42,6 +42,12 @@ func (a *Arrivals) Waited(n int, now time.Duration) time.Duration {
 	return max(time.Duration(n)*(now-a.first)-a.late-a.between(n, now), 0)
 }
 
+// Withdrawn notes that of n commands some are left, which have waited as long on average as all.
+func (a *Arrivals) Withdrawn(n, left int, now time.Duration) {
+	waited := a.Waited(n, now) / time.Duration(n) * time.Duration(left)
+	*a = Arrivals{first: a.first, sampled: left, at: now, late: time.Duration(left)*(now-a.first) - waited}
+}
+
 // Left notes that n commands still wait, as if they came now.
 func (a *Arrivals) Left(n int, now time.Duration) {
 	*a = Arrivals{first: a.first, sampled: n, at: now, late: time.Duration(n) * (now - a.first)}

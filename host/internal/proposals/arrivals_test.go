@@ -51,6 +51,18 @@ func TestArrivals(t *testing.T) {
 		now += time.Duration(random.Int64N(1e6))
 		check(left)
 	}
+	for n := 1; n <= 100; n++ {
+		var a Arrivals
+		for i := 1; i <= 100; i++ {
+			if a.Reads(i) {
+				a.Came(i, time.Duration(i))
+			}
+		}
+		all := a.Waited(100, 1000)
+		if a.Withdrawn(100, n, 1000); a.Waited(n, 1000) > all*time.Duration(n)/100 || a.Waited(n, 1000) < all*time.Duration(n)/100-100 || a.Waited(n, 1010) != a.Waited(n, 1000)+time.Duration(10*n) {
+			t.Fatalf("100 commands have waited %v; %d of them %v, and then %v", all, n, a.Waited(n, 1000), a.Waited(n, 1010))
+		}
+	}
 	if (&Arrivals{}).Waited(0, time.Hour) != 0 {
 		t.Error("no commands have waited")
 	}

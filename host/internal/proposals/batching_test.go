@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft"
 )
@@ -20,7 +21,7 @@ func TestBatchesAreMeasured(t *testing.T) {
 	turn := func() { b.Measure(st, func() time.Duration { return now }) }
 	st.RaftState, st.Term = raft.StateLeader, 2
 	for last := uint64(1); last <= 200; last++ {
-		b.Put(last, 2)
+		b.Record(last, 2, 2)
 		turn()
 	}
 	turn() // nothing was put
@@ -33,13 +34,104 @@ func TestBatchesAreMeasured(t *testing.T) {
 		t.Errorf("after a commit: %+v, %d are kept", c, len(b.open))
 	}
 	st.RaftState = raft.StateFollower
-	b.Put(201, 2)
+	b.Record(201, 2, 2)
 	turn()
 	if c := b.Counts(); c != (BatchCounts{}) {
 		t.Errorf("when it is deposed: %+v", c)
 	}
 	if b.Shrink(); b.open != nil {
 		t.Error("the array is kept")
+	}
+}
+
+// in is the status of a member in a term.
+func in(role raft.StateType, term uint64) (st raft.BasicStatus) {
+	st.RaftState, st.Term = role, term
+	return st
+}
+
+// Commands of this host are never held behind batches that have none of them: others may forward commands
+// without a pause. And a batch of others makes no client wait for those that come back to another host.
+func TestBatchesOfOthersHoldNothing(t *testing.T) {
+	b := Batching{Kind: batches.Cohorts}
+	now := time.Second
+	st := in(raft.StateLeader, 2)
+	turn := func(last uint64, commands, own int) {
+		now += time.Millisecond
+		b.Record(last, commands, own)
+		b.Measure(st, func() time.Duration { return now })
+	}
+	ask := func(waiting int) batches.Verdict { return b.Ask(batches.State{Now: now, Waiting: waiting}) }
+	if turn(1, 1, 1); ask(1).Begins {
+		t.Fatal("a command does not wait for the batch of this host")
+	}
+	for last := uint64(2); last < 10; last++ {
+		st.Commit = last - 1
+		if turn(last, 5, 0); !b.MustAsk(func() time.Duration { return now }) {
+			t.Fatal("the rule is not asked, and a command waits")
+		}
+		if v := ask(1); !v.Begins {
+			t.Fatalf("a command waits behind those of another host: %+v", v)
+		}
+		if v := ask(0); b.Holds() || v.Again > 0 {
+			t.Fatalf("it waits for clients of another host: %+v", v)
+		}
+	}
+}
+
+// asked notes what a rule is told.
+type asked struct {
+	batches.AtOnce
+	all []batches.State
+}
+
+func (a *asked) Next(s batches.State) batches.Verdict {
+	a.all = append(a.all, s)
+	return a.AtOnce.Next(s)
+}
+
+// What a rule has measured ends with the leadership, and with a time in which it was not asked: what was
+// pending then would count all that time.
+func TestARuleBeginsAnew(t *testing.T) {
+	for _, end := range []func(*Batching){
+		func(b *Batching) { b.Measure(in(raft.StateFollower, 3), nil) },
+		func(b *Batching) { b.Pass() },
+	} {
+		first := &asked{}
+		b := Batching{rule: first}
+		lead := func(term uint64) {
+			b.Measure(in(raft.StateLeader, term), func() time.Duration { return 1 })
+		}
+		b.term = 2
+		b.Record(7, 5, 5)
+		lead(2)
+		if b.Ask(batches.State{Now: 2, Waiting: 1}); len(first.all) != 1 || first.all[0].Pending != 5 || first.all[0].Open != 1 {
+			t.Fatalf("the rule is told %+v", first.all)
+		}
+		if c := b.Counts(); c.Rule != batches.Immediate || c.Changes != 0 {
+			t.Errorf("%+v", c)
+		}
+		end(&b)
+		lead(4)
+		if b.Ask(batches.State{Now: time.Hour}); len(first.all) != 1 {
+			t.Error("the rule of before is asked")
+		}
+	}
+}
+
+// A change of the rule is counted while this member leads. A follower has no rule.
+func TestChangesOfTheRuleAreCounted(t *testing.T) {
+	b := Batching{term: 2}
+	for i, rule := range []batches.Rule{batches.AtOnce{}, &batches.Cohort{}, &batches.Cohort{}, batches.AtOnce{}} {
+		b.rule = rule
+		b.Ask(batches.State{})
+		if c, want := b.Counts(), []uint64{0, 1, 1, 2}[i]; c.Rule != rule.Chosen() || c.Changes != want {
+			t.Errorf("question %d: %+v, want %d changes", i, c, want)
+		}
+	}
+	b.Measure(in(raft.StateFollower, 3), nil)
+	if c := b.Counts(); c.Rule != batches.Automatic || c.Changes != 2 {
+		t.Errorf("of a follower: %+v", c)
 	}
 }
 

@@ -2,8 +2,8 @@
 // forward to it. Its center is Ring, the clients that wait for entries which a host has proposed. A client
 // waits for two things: what happens to its entry, and the result of the state machine.
 //
-//	Put ──► Answer, AnswerOwn, Drop    the entry is committed, or another one has its place
-//	    ──► Take, TakeThrough          the entry is applied
+//	Reserve ──► Answer, AnswerOwn, Drop    the entry is committed, or another one has its place
+//	        ──► Pop, PopThrough            the entry is applied
 //
 // The group's turn learns the first and an apply lane the second, in either order. So Ring keeps a client
 // until it has both. Queue has the one Ring of a group, and the lock; its methods say who calls them. What it

@@ -128,12 +128,12 @@ type seenFrom struct {
 	before uint64 // bit i: number last-1-i came, too
 }
 
-// Take reports whether a frame comes for the first time. A number that is too old to be remembered counts as
-// seen.
-func (s *SeenFrames) Take(f *Frame) bool {
+// Observe reports whether a frame comes for the first time. A number that is too old to be remembered
+// counts as seen.
+func (s *SeenFrames) Observe(f *Frame) bool {
 	for i := range *s {
 		if seen := &(*s)[i]; seen.host == f.From && seen.bulk == f.Bulk {
-			return seen.take(f.Number)
+			return seen.observe(f.Number)
 		}
 	}
 	*s = append(*s, seenFrom{host: f.From, bulk: f.Bulk, last: f.Number})
@@ -145,7 +145,7 @@ func (s *SeenFrames) Forget(host uint64) {
 	*s = slices.DeleteFunc(*s, func(f seenFrom) bool { return f.host == host })
 }
 
-func (s *seenFrom) take(frame uint64) bool {
+func (s *seenFrom) observe(frame uint64) bool {
 	const remembered = 64
 	if frame > s.last {
 		by := frame - s.last

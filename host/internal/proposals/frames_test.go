@@ -47,12 +47,12 @@ func TestSeenFrames(t *testing.T) {
 	last := uint64(0)
 	for i, n := range []uint64{100, 100, 101, 99, 99, 98, 105, 103, 103, 104, 102, 200, 137, 136, 135, 200, 201, 150, 150, 300, 237, 236, 235, 1 << 50, 1<<50 - 1, 300} {
 		want := !naive[n] && (last == 0 || n > last || last-n <= 64)
-		if got := s.Take(&Frame{From: 2, Number: n}); got != want {
+		if got := s.Observe(&Frame{From: 2, Number: n}); got != want {
 			t.Errorf("step %d: frame %d after %d: first time %v, want %v", i, n, last, got, want)
 		}
 		naive[n], last = true, max(last, n)
 	}
-	if !s.Take(&Frame{From: 3, Number: 100}) || !s.Take(&Frame{From: 2, Bulk: true, Number: 100}) {
+	if !s.Observe(&Frame{From: 3, Number: 100}) || !s.Observe(&Frame{From: 2, Bulk: true, Number: 100}) {
 		t.Error("frames of another host, or of another kind, count as seen")
 	}
 }

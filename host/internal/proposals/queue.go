@@ -160,19 +160,19 @@ func (q *Queue) Accept(term, index uint64, batch []Proposal) (next []Proposal) {
 		return nil
 	}
 	q.offered = q.offered[len(batch):]
-	q.put(term, index, batch)
+	q.register(term, index, batch)
 	next, _ = q.nextBatch()
 	return next
 }
 
-// put registers the clients of the entries of a term, starting at index.
-func (q *Queue) put(term, index uint64, batch []Proposal) {
+// register registers the clients of the entries of a term, starting at index.
+func (q *Queue) register(term, index uint64, batch []Proposal) {
 	q.oldest = min(q.oldest, term)
 	bytes, now := int64(0), time.Duration(0)
 	if q.Clock != nil {
 		now = q.Clock()
 	}
-	places := q.ring.Put(term, index, len(batch))
+	places := q.ring.Reserve(term, index, len(batch))
 	for i, p := range batch {
 		held := p.Bytes()
 		places[i], p.Waiter.bytes = p.Waiter, uint32(held)
@@ -311,7 +311,7 @@ func errCovered(index uint64) error {
 func (q *Queue) tell(w *Waiter, o Settlement) {
 	bytes, c := int64(w.bytes), w.call // a client may use its waiter again as soon as it is told
 	if c == nil || o.Err == nil && c.Session == nil {
-		q.note(o) // other calls are counted when their outcome is final
+		q.record(o) // other calls are counted when their outcome is final
 	}
 	kept := false
 	if c == nil {
@@ -341,15 +341,15 @@ func (q *Queue) answerCall(c *Call, o Settlement) (kept bool) {
 	if c.index > 0 {
 		c.index, c.appended, c.replicated = 0, 0, 0 // the receipt is that of another try
 	}
-	if !c.Here && endsTry(o.Err) && q.closed == nil && q.calls.putAgain(c) {
+	if !c.Here && endsTry(o.Err) && q.closed == nil && q.calls.requeue(c) {
 		return true
 	}
 	c.fail(o.Err)
 	return false
 }
 
-// note counts an outcome.
-func (q *Queue) note(o Settlement) {
+// record counts an outcome.
+func (q *Queue) record(o Settlement) {
 	if o.Err == nil {
 		q.committed++
 		return

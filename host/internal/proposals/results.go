@@ -33,7 +33,7 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 	defer q.mu.Unlock() // also if a Caller ends this goroutine
 	for i := range commands {
 		c := &commands[i]
-		switch call := q.take(c.Index, c.Term); {
+		switch call := q.pop(c.Index, c.Term); {
 		case call == nil || !call.w.waits():
 		case call.Session == nil: // its commit is told by the turn, with pipeline.Basic afterwards
 			c.Caller, call.appliedIn = call.Owner, c.Term
@@ -43,7 +43,7 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 		}
 	}
 	if q.calls.n.Load() > 0 {
-		freed = q.takeCallers(commands, now)
+		freed = q.claimCallers(commands, now)
 		q.hold(-freed)
 	}
 	for i := range commands {
@@ -55,9 +55,9 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 	return freed
 }
 
-// take returns the call that waits for the result of an entry, which is applied now.
-func (q *Queue) take(index, term uint64) *Call {
-	if w := q.ring.Take(index, term); w != nil {
+// pop returns the call that waits for the result of an entry, which is applied now.
+func (q *Queue) pop(index, term uint64) *Call {
+	if w := q.ring.Pop(index, term); w != nil {
 		return w.call
 	}
 	return nil
@@ -152,7 +152,7 @@ func (q *Queue) callsOf(index, term uint64, m session.Mark) (calls [2]*Call) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	calls[0] = q.take(index, term)
+	calls[0] = q.pop(index, term)
 	if c := q.calls.find(m); c != nil {
 		q.calls.remove(c)
 		q.hold(-c.bytes())
@@ -167,7 +167,7 @@ func (q *Queue) callsOf(index, term uint64, m session.Mark) (calls [2]*Call) {
 func (q *Queue) Overtaken(through uint64) {
 	var calls []*Call
 	q.mu.Lock()
-	q.ring.TakeThrough(through, func(w *Waiter) { calls = append(calls, w.call) })
+	q.ring.PopThrough(through, func(w *Waiter) { calls = append(calls, w.call) })
 	q.mu.Unlock()
 	for _, c := range calls {
 		if !c.w.Answered() { // not told Committed: the table of sessions may have refused it

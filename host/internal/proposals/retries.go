@@ -66,9 +66,9 @@ type markKey struct {
 // maxBackoff bounds the time between two tries, as a power of two election timeouts.
 const maxBackoff = 2
 
-// putAgain takes a call whose latest try has surely ended. It returns false if its client has given it up.
-func (s *routedCalls) putAgain(c *Call) bool {
-	if !c.w.putBack() {
+// requeue takes a call whose latest try has surely ended. It returns false if its client has given it up.
+func (s *routedCalls) requeue(c *Call) bool {
+	if !c.w.requeue() {
 		return false
 	}
 	s.again.Push(&c.place)
@@ -152,7 +152,7 @@ func (q *Queue) renew(id session.ID) bool {
 		c.number, c.live, c.frame, c.tries = 0, 0, 0, 0
 		if c.place.In() == &s.sent {
 			c.place.Leave()
-			c.w.putBack()
+			c.w.requeue()
 			s.again.Push(&c.place)
 		}
 	}
@@ -161,8 +161,8 @@ func (q *Queue) renew(id session.ID) bool {
 	return true
 }
 
-// takeCallers finds the calls of commands that are applied now, and removes them. It returns their bytes.
-func (q *Queue) takeCallers(commands []statemachine.Command, now time.Duration) (bytes int64) {
+// claimCallers finds the calls of commands that are applied now, and removes them. It returns their bytes.
+func (q *Queue) claimCallers(commands []statemachine.Command, now time.Duration) (bytes int64) {
 	s, committed := &q.calls, uint64(0)
 	for i := range commands {
 		c := &commands[i]

@@ -60,10 +60,10 @@ func (r *Ring[W]) Oldest() uint64 {
 	return math.MaxUint64
 }
 
-// Put makes clients wait for n entries, beginning with an index, that this host has proposed in a term. The
-// caller must write the clients into the places that it returns, before anything else. Terms, and indexes
-// within a term, only grow. The index is beyond everything that is committed.
-func (r *Ring[W]) Put(term, index uint64, n int) (places []W) {
+// Reserve makes clients wait for n entries, beginning with an index, that this host has proposed in a term.
+// The caller must write the clients into the places that it returns, before anything else. Terms, and
+// indexes within a term, only grow. The index is beyond everything that is committed.
+func (r *Ring[W]) Reserve(term, index uint64, n int) (places []W) {
 	run := r.runOf(term, index)
 	gap := int(index - run.end()) // the leader's first entry, or entries of other hosts
 	if run.head > len(run.places)/2 && len(run.places)+gap+n > cap(run.places) {

@@ -21,7 +21,7 @@ func put(r *Ring[*client], term, index uint64, n int) (clients []*client) {
 	for i := range uint64(n) {
 		clients = append(clients, &client{term: term, index: index + i})
 	}
-	copy(r.Put(term, index, n), clients)
+	copy(r.Reserve(term, index, n), clients)
 	return clients
 }
 
@@ -48,10 +48,10 @@ func TestClientsOfForgottenEntriesAreFound(t *testing.T) {
 	r := Ring[*client]{Results: true}
 	first := put(&r, 3, 60, 2)
 	put(&r, 5, 60, 1)
-	if have := r.Take(60, 3); have != first[0] {
+	if have := r.Pop(60, 3); have != first[0] {
 		t.Errorf("entry 60 of term 3 has client %+v", have)
 	}
-	if have := r.Take(61, 6); have != nil || r.Unapplied() != 0 {
+	if have := r.Pop(61, 6); have != nil || r.Unapplied() != 0 {
 		t.Errorf("entry 61 of another term has client %+v; %d wait", have, r.Unapplied())
 	}
 }
@@ -65,11 +65,11 @@ func TestPlacesAreUsedAgain(t *testing.T) {
 		round := func() {
 			for range 16 {
 				index++
-				r.Put(1, index, 1)[0] = c
+				r.Reserve(1, index, 1)[0] = c
 			}
 			r.AnswerOwn(1, index-4, func(*client, uint64, uint64, Fate) {})
 			if results {
-				r.Take(index-6, 1)
+				r.Pop(index-6, 1)
 			}
 		}
 		round()
@@ -217,7 +217,7 @@ func (w *twin) apply(*rapid.T) {
 				want, f.results = c, f.results+1
 			}
 		}
-		have := w.ring.Take(w.applied, w.log[w.applied])
+		have := w.ring.Pop(w.applied, w.log[w.applied])
 		if have != want {
 			w.Fatalf("entry %d has client %+v, want %+v", w.applied, have, want)
 		}
@@ -236,7 +236,7 @@ func (w *twin) snapshot(*rapid.T) {
 		}
 	}
 	w.applied = through
-	w.ring.TakeThrough(through, func(c *client) { c.results++ })
+	w.ring.PopThrough(through, func(c *client) { c.results++ })
 }
 
 // send sends the log through an index. A client hears of it once.

@@ -82,7 +82,7 @@ func (q *Queue) route(t Turn, v View) (plain []Proposal) {
 		q.forward(t, v, changed)
 	case v.Core.RaftState == raft.StateLeader && t.TakesCommands():
 		q.proposeMarked(t, v, changed)
-		s.takePlain()
+		s.claimPlain()
 	}
 	return s.router.plain
 }
@@ -143,7 +143,7 @@ func (q *Queue) forward(t Turn, v View, changed bool) {
 		if len(r.batch) > 0 && (full || c.alone || r.batch[0].alone) {
 			if !q.sendFrame(t, v) || frames == s.framesMost {
 				if c.live == 0 {
-					c.w.putBack()
+					c.w.requeue()
 				}
 				return false
 			}
@@ -196,7 +196,7 @@ func (q *Queue) sendFrame(t Turn, v View) (sent bool) {
 	}
 	for _, c := range r.batch {
 		if c.live == 0 {
-			c.w.putBack()
+			c.w.requeue()
 		}
 	}
 	q.beginFrame(t, v) // no command of this body may leave in the next one: its try is not counted
@@ -239,8 +239,8 @@ func (q *Queue) proposeMarked(t Turn, v View, changed bool) {
 	}
 }
 
-// takePlain takes the calls without a live try, to propose them without a number.
-func (s *routedCalls) takePlain() {
+// claimPlain claims the calls without a live try, to propose them without a number.
+func (s *routedCalls) claimPlain() {
 	for p := s.again.First(); p != nil; {
 		c := p.Owner
 		p = p.Next()
@@ -265,8 +265,8 @@ func (p Proposal) Entry(stamp time.Duration, due bool) []byte {
 	return h.Put(data)
 }
 
-// TakeRefusals takes the answers of leaders that have refused a forward frame.
-func (q *Queue) TakeRefusals(t Turn, refusals []Refusal) {
+// ReceiveRefusals receives the answers of leaders that have refused a forward frame.
+func (q *Queue) ReceiveRefusals(t Turn, refusals []Refusal) {
 	s := &q.calls
 	if len(refusals) == 0 || s.n.Load() == 0 {
 		return
@@ -299,7 +299,7 @@ func (q *Queue) TakeRefusals(t Turn, refusals []Refusal) {
 				q.hold(-c.bytes())
 				s.remove(c)
 				failed = append(failed, c)
-			case c.w.putBack():
+			case c.w.requeue():
 				c.live = 0
 				c.alone = r.Why == TooLarge
 				c.place.Leave()

@@ -68,7 +68,7 @@ func TestASnapshotLeavesTheCallsBehindIt(t *testing.T) {
 		for index := uint64(10); index <= 12; index++ {
 			c, _ := newCall("x")
 			calls = append(calls, c)
-			q.put(2, index, []Proposal{c.Begin(q)})
+			q.register(2, index, []Proposal{c.Begin(q)})
 		}
 		q.Overtaken(through)
 		for i, call := range calls {
@@ -77,7 +77,7 @@ func TestASnapshotLeavesTheCallsBehindIt(t *testing.T) {
 			if index <= through {
 				want = nil
 			}
-			if got := q.take(index, 2); got != want {
+			if got := q.pop(index, 2); got != want {
 				t.Errorf("a snapshot through %d: entry %d takes %p, want %p", through, index, got, want)
 			}
 		}

@@ -65,14 +65,14 @@ func (w *SpaceWait) Done() <-chan struct{} { return w.done }
 // Err is nil if the command may fit now. It may be called when Done is closed.
 func (w *SpaceWait) Err() error { return w.err }
 
-// End ends a wait that has not begun (Spaces.Ask).
+// End ends a wait that has not begun (SpaceWaiters.Ask).
 func (w *SpaceWait) End(err error) {
 	w.err = err
 	close(w.done)
 }
 
-// Spaces holds the waits for space, the first one first. Any goroutine may call its methods.
-type Spaces struct {
+// SpaceWaiters holds the waits for space, the first one first. Any goroutine may call its methods.
+type SpaceWaiters struct {
 	n      atomic.Int64 // waits; 0 spares the turn the lock
 	mu     lock.Mutex
 	closed error
@@ -80,10 +80,10 @@ type Spaces struct {
 }
 
 // Waiting returns how many wait. It takes no lock.
-func (s *Spaces) Waiting() int { return int(s.n.Load()) }
+func (s *SpaceWaiters) Waiting() int { return int(s.n.Load()) }
 
 // Ask begins a wait for some bytes. It returns false if too many wait; the caller must then end w.
-func (s *Spaces) Ask(w *SpaceWait, bytes int64) (ok bool) {
+func (s *SpaceWaiters) Ask(w *SpaceWait, bytes int64) (ok bool) {
 	w.bytes, w.done, w.place.Owner = bytes, make(chan struct{}), w
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *Spaces) Ask(w *SpaceWait, bytes int64) (ok bool) {
 }
 
 // Leave ends a wait whose caller has given up.
-func (s *Spaces) Leave(w *SpaceWait) {
+func (s *SpaceWaiters) Leave(w *SpaceWait) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.place.In() != nil {
@@ -110,7 +110,7 @@ func (s *Spaces) Leave(w *SpaceWait) {
 }
 
 // Grant ends the first waits, as many as fit into the bytes that are free.
-func (s *Spaces) Grant(free int64) {
+func (s *SpaceWaiters) Grant(free int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := s.waits.First(); p != nil && p.Owner.bytes <= free; p = s.waits.First() {
@@ -122,14 +122,14 @@ func (s *Spaces) Grant(free int64) {
 }
 
 // Release ends all waits, as if there were space: what comes then is refused for another reason.
-func (s *Spaces) Release() {
+func (s *SpaceWaiters) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end(nil)
 }
 
 // Close ends all waits, and later ones at once.
-func (s *Spaces) Close(cause error) {
+func (s *SpaceWaiters) Close(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed == nil {
@@ -138,7 +138,7 @@ func (s *Spaces) Close(cause error) {
 	}
 }
 
-func (s *Spaces) end(err error) {
+func (s *SpaceWaiters) end(err error) {
 	for p := s.waits.Pop(); p != nil; p = s.waits.Pop() {
 		s.n.Add(-1)
 		p.Owner.End(err)

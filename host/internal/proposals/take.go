@@ -17,10 +17,10 @@ func (r *Ring[W]) Sent(through uint64, first func(w W)) {
 	}
 }
 
-// Take takes the result for the entry at an index, which is applied now, as all before it are. It returns the
-// client that waits for it, or none: an entry of another term may be there.
-func (r *Ring[W]) Take(index, term uint64) (w W) {
-	r.take(index, func(run *run[W], at uint64, client W) {
+// Pop removes the result for the entry at an index, which is applied now, as all before it are. It returns
+// the client that waits for it, or none: an entry of another term may be there.
+func (r *Ring[W]) Pop(index, term uint64) (w W) {
+	r.popEach(index, func(run *run[W], at uint64, client W) {
 		if at == index && run.term == term {
 			w = client
 		}
@@ -28,13 +28,13 @@ func (r *Ring[W]) Take(index, term uint64) (w W) {
 	return w
 }
 
-// TakeThrough takes the results through an index for which a snapshot came. It calls f for each client that
+// PopThrough removes the results through an index for which a snapshot came. It calls f for each client that
 // waited for a result.
-func (r *Ring[W]) TakeThrough(index uint64, f func(w W)) {
-	r.take(index, func(_ *run[W], _ uint64, w W) { f(w) })
+func (r *Ring[W]) PopThrough(index uint64, f func(w W)) {
+	r.popEach(index, func(_ *run[W], _ uint64, w W) { f(w) })
 }
 
-func (r *Ring[W]) take(through uint64, f func(*run[W], uint64, W)) {
+func (r *Ring[W]) popEach(through uint64, f func(*run[W], uint64, W)) {
 	if !r.Results || through <= r.applied {
 		return
 	}

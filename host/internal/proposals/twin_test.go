@@ -172,7 +172,7 @@ func (w *queueTwin) giveUp(*rapid.T) {
 
 // turn is what a turn does with what has come.
 func (w *queueTwin) turn(*rapid.T) {
-	w.queue.TakeRefusals(w, w.refusals)
+	w.queue.ReceiveRefusals(w, w.refusals)
 	w.refusals = nil
 	w.queue.Offer(w.offered, 1)
 	w.offered = nil

@@ -71,9 +71,9 @@ func (w *Waiter) Answer(o Settlement) {
 	w.Token <- struct{}{}
 }
 
-// putBack makes a call that was taken one that its client may withdraw. It returns false if the client has
+// requeue makes a call that was taken one that its client may withdraw. It returns false if the client has
 // given the call up.
-func (w *Waiter) putBack() bool { return w.phase.CompareAndSwap(waiterTaken, waiterQueued) }
+func (w *Waiter) requeue() bool { return w.phase.CompareAndSwap(waiterTaken, waiterQueued) }
 
 // giveUp is called by the client of a call. It reports whether no outcome is known, and none will be told.
 func (w *Waiter) giveUp() bool { return w.phase.CompareAndSwap(waiterTaken, waiterGivenUp) }

@@ -49,8 +49,8 @@ func (to *receiverList) hasSpace(group uint64) bool {
 	return to.entries[group] != nil || len(to.entries) < MaxEntries
 }
 
-// put puts a group into the next version.
-func (to *receiverList) put(g Leader, line Line) {
+// add adds a group to the next version.
+func (to *receiverList) add(g Leader, line Line) {
 	e := to.entries[g.ID()]
 	if e == nil {
 		e = &entry{}

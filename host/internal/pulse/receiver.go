@@ -43,9 +43,9 @@ func NewReceiver(follow func(line Line, leader uint64, c *Cover) bool) *Receiver
 	return &Receiver{follow: follow, peers: map[uint64]*peerState{}}
 }
 
-// Take takes what a record says of the groups that its sender leads. now is the time in ticks, without the
-// missed ticks.
-func (h *Receiver) Take(from uint64, r Record, now int64) {
+// Receive receives what a record says of the groups that its sender leads. now is the time in ticks,
+// without the missed ticks.
+func (h *Receiver) Receive(from uint64, r Record, now int64) {
 	if !r.Pulses {
 		return
 	}

@@ -72,7 +72,7 @@ func (p *Sender) Set(g Leader, members []uint64, term, commit uint64) bool {
 	}
 	for _, to := range p.peers {
 		if slices.Contains(members, to.peer) {
-			to.put(g, Line{g.ID(), term, commit})
+			to.add(g, Line{g.ID(), term, commit})
 		}
 	}
 	return true
@@ -112,7 +112,7 @@ func (p *Sender) eachActive(g Leader, since int64, f func(peer uint64)) {
 func (p *Sender) Beat() (records []RecordTo) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lookForHungShards()
+	p.findHungShards()
 	for _, to := range p.peers {
 		if to.changed {
 			to.changed, to.lines = false, to.next(p.hangs)
@@ -142,8 +142,8 @@ func (p *Sender) hangs(g Leader) bool {
 	return i >= 0 && p.hung[i]
 }
 
-// lookForHungShards changes the lists if a shard has begun to hang in a turn, or goes on.
-func (p *Sender) lookForHungShards() {
+// findHungShards changes the lists if a shard has begun to hang in a turn, or goes on.
+func (p *Sender) findHungShards() {
 	for i, s := range p.shards {
 		if hangs := s.Hangs(); hangs != p.hung[i] {
 			p.hung[i] = hangs

@@ -159,7 +159,7 @@ func (w *twinHosts) take(n int) int {
 // hear delivers a record: only groups that follow, and that led when it was sent, are kept by it.
 func (w *twinHosts) hear(t *testing.T, r twinRecord) {
 	before := w.counts()
-	w.receiver.Take(1, r.Record, w.now)
+	w.receiver.Receive(1, r.Record, w.now)
 	for i, g := range w.follower {
 		if c := g.subscription.Cover(); c != nil && c.List.Count() != before[i] && !slices.Contains(r.leads, g.id) {
 			t.Fatalf("group %d is kept by a record of %v", g.id, r.leads)

@@ -185,7 +185,7 @@ func (q *Queue) reserve(r *Read) error {
 		return q.closed
 	case r.reserved:
 		return nil
-	case !q.settings.Budget.Take(q.bytes, bytesOf):
+	case !q.settings.Budget.Reserve(q.bytes, bytesOf):
 		q.counts.refused.Add(1)
 		return q.wiring.Overloaded()
 	}

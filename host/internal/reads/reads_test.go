@@ -68,7 +68,7 @@ func TestLeaseEnds(t *testing.T) {
 func TestQuestionsOfOthers(t *testing.T) {
 	s, q, r := begin(1 << 20)
 	at := Turn{Leader: self, Term: 3}
-	ask := func(from, number uint64) { q.Put(Record{From: from, Group: 5, Life: 9, Number: number}, true) }
+	ask := func(from, number uint64) { q.Enqueue(Record{From: from, Group: 5, Life: 9, Number: number}, true) }
 	ask(2, 1)
 	r.Step(at, anyOther)
 	ask(3, 1)
@@ -186,7 +186,7 @@ func TestSuspendedAndClosed(t *testing.T) {
 	if err := outcome(); err != halted {
 		t.Errorf("a read of a halted machine: %v", err)
 	}
-	q.Put(Record{From: 2, Number: 1}, true)
+	q.Enqueue(Record{From: 2, Number: 1}, true)
 	if !q.HasRecords() {
 		t.Error("a question is dropped because the machine is halted")
 	}
@@ -202,7 +202,7 @@ func TestSuspendedAndClosed(t *testing.T) {
 	if err := outcome(); err != ended {
 		t.Errorf("a read after the end: %v", err)
 	}
-	if q.Put(Record{From: 2, Number: 2}, true); q.HasRecords() {
+	if q.Enqueue(Record{From: 2, Number: 2}, true); q.HasRecords() {
 		t.Error("a group that has ended keeps questions")
 	}
 	if c := q.Counts(); c.AtLeast != 1 {

@@ -46,18 +46,19 @@ func DecodeRecord(body []byte) (r Record, isQuestion bool, err error) {
 	return r, isQuestion, err
 }
 
-// Put takes a question or an answer of another member, for a turn. An answer to another life is dropped. The
-// latest of each host replaces the one before, so there are as many as there are hosts at most.
-func (q *Queue) Put(r Record, isQuestion bool) {
+// Enqueue enqueues a question or an answer of another member, for a turn. An answer to another life is
+// dropped. The latest of each host replaces the one before, so there are as many as there are hosts at
+// most.
+func (q *Queue) Enqueue(r Record, isQuestion bool) {
 	if !isQuestion && r.Life != q.settings.Life {
 		return
 	}
 	q.mu.Lock()
 	if ended := q.closed != nil && !q.halted; !ended {
 		if isQuestion {
-			q.questions = putLatest(q.questions, r)
+			q.questions = keepLatest(q.questions, r)
 		} else {
-			q.answers = putLatest(q.answers, r)
+			q.answers = keepLatest(q.answers, r)
 		}
 		q.came.Store(true)
 	}
@@ -68,7 +69,7 @@ func (q *Queue) Put(r Record, isQuestion bool) {
 // HasRecords reports whether records wait for a turn.
 func (q *Queue) HasRecords() bool { return q.came.Load() }
 
-// dequeue takes the records that have come.
+// dequeue returns the records that have come.
 func (q *Queue) dequeue() (questions, answers []Record) {
 	if !q.came.Load() {
 		return nil, nil
@@ -80,9 +81,9 @@ func (q *Queue) dequeue() (questions, answers []Record) {
 	return questions, answers
 }
 
-// putLatest puts a record, or replaces the one of the same host. Of one life the highest number stays: it
+// keepLatest keeps a record, or replaces the one of the same host. Of one life the highest number stays: it
 // covers what the others would.
-func putLatest(records []Record, r Record) []Record {
+func keepLatest(records []Record, r Record) []Record {
 	for i := range records {
 		if was := &records[i]; was.From == r.From {
 			if was.Life != r.Life || was.Number < r.Number {

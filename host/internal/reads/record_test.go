@@ -98,7 +98,7 @@ func TestTheLatestRecordOfEachHostStays(t *testing.T) {
 		{Record{From: 1, Life: 8, Number: 1}, 1},
 		{Record{From: 1, Life: 8, Number: 2}, 2},
 	} {
-		records = putLatest(records, step.put)
+		records = keepLatest(records, step.put)
 		i := slices.IndexFunc(records, func(r Record) bool { return r.From == step.put.From })
 		if have := records[i]; have.Number != step.want || have.Life != step.put.Life {
 			t.Errorf("after %+v there is %+v, want number %d", step.put, have, step.want)

@@ -48,7 +48,7 @@ func (r *Round) Step(t Turn, isOther func(id uint64) bool) (again bool) {
 	}
 	for _, q := range questions {
 		if r.leads() && isOther(q.From) {
-			r.waiting = putLatest(r.waiting, q)
+			r.waiting = keepLatest(r.waiting, q)
 		}
 	}
 	if r.mayAsk(t) && r.wants() {

@@ -207,7 +207,7 @@ func TestReadsBesideTheirTwin(t *testing.T) {
 					return
 				case number > s.number: // it was never asked
 				case rapid.IntRange(0, 4).Draw(t, "life") == 0: // it is another host's, or of an earlier start
-					q.Put(Record{From: 2, Group: 5, Life: life + 1, Number: number, Index: index}, false)
+					q.Enqueue(Record{From: 2, Group: 5, Life: life + 1, Number: number, Index: index}, false)
 					return
 				}
 				if at.Leader == self {
@@ -216,7 +216,7 @@ func TestReadsBesideTheirTwin(t *testing.T) {
 					}
 					return
 				}
-				q.Put(Record{From: 2, Group: 5, Life: life, Number: number, Index: index}, false)
+				q.Enqueue(Record{From: 2, Group: 5, Life: life, Number: number, Index: index}, false)
 				held := at
 				held.Holds = true // so that no question is asked
 				if round.Step(held, anyOther); number <= s.number {

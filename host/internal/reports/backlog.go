@@ -24,8 +24,8 @@ func (b *backlog[T]) enqueue(v T) (kept bool) {
 	return true
 }
 
-// take takes the first. If some were dropped at this place, it returns how many, and nothing else.
-func (b *backlog[T]) take() (v T, dropped int, ok bool) {
+// dequeue returns the first. If some were dropped at this place, it returns how many, and nothing else.
+func (b *backlog[T]) dequeue() (v T, dropped int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting) == 0 {

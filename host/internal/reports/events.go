@@ -71,7 +71,7 @@ func (s *Events) Remove(l *Listener) {
 
 // Next takes the next event of a listener.
 func (l *Listener) Next() (event.Event, bool) {
-	e, dropped, ok := l.backlog.take()
+	e, dropped, ok := l.backlog.dequeue()
 	if dropped > 0 {
 		return event.EventsDropped{Count: dropped}, true
 	}

@@ -42,7 +42,7 @@ func (w *LogWriter) Dropped() uint64 { return w.dropped.Load() }
 
 // RunOnce implements env.Worker: one line.
 func (w *LogWriter) RunOnce() (more bool) {
-	line, dropped, ok := w.backlog.take()
+	line, dropped, ok := w.backlog.dequeue()
 	if !ok && dropped == 0 {
 		return false
 	}

@@ -32,7 +32,7 @@ func TestBacklog(t *testing.T) {
 			}
 			continue
 		}
-		v, missing, ok := b.take()
+		v, missing, ok := b.dequeue()
 		switch {
 		case len(kept) > 0:
 			if !ok || v != kept[0] || missing != 0 {

@@ -51,19 +51,20 @@ func (a *Alarm) Clear() { a.at.Store(0) }
 func (a *Alarm) ring() {
 	for {
 		at, now := time.Duration(a.at.Load()), a.Clock.Now()
-		switch {
-		case at > now:
+		if at > now {
 			a.start(at-now, now)
-			return
-		case at != 0:
-			a.set.Store(false)
-			a.Wake()
-			return
+			if later := a.At(); later == 0 || later >= at {
+				return
+			}
+			continue // a turn has set an earlier time
 		}
 		a.set.Store(false)
-		if a.at.Load() == 0 || a.set.Swap(true) { // else a turn has just set it
-			return
+		if at != 0 {
+			a.Wake()
 		}
+		if later := a.At(); later == 0 || later == at || a.set.Swap(true) {
+			return
+		} // a turn has set another time, and has left the timer to this one
 	}
 }
 

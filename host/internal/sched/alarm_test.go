@@ -8,6 +8,45 @@ import (
 	"github.com/millrace/millrace/env"
 )
 
+// turningClock is one at which a turn runs while the timer of an alarm reads it.
+type turningClock struct {
+	handClock
+	turn func()
+}
+
+func (c *turningClock) Now() time.Duration {
+	if turn := c.turn; turn != nil {
+		c.turn = nil
+		turn()
+	}
+	return c.now
+}
+
+// Timer implements env.Clock.
+func (c *turningClock) Timer(f func()) env.Timer { return c.handClock.Timer(f) }
+
+// A turn that sets an alarm while the timer rings leaves its timer to that one, which must not forget it, or
+// set the time of before.
+func TestAnAlarmIsSetWhileItRings(t *testing.T) {
+	for _, first := range []time.Duration{100 * minAlarm, 200 * minAlarm} { // it has come, or was postponed
+		for _, next := range []time.Duration{100*minAlarm + 1, 150 * minAlarm, 300 * minAlarm} {
+			c, rang := &turningClock{handClock: handClock{now: 1}}, time.Duration(0)
+			a := Alarm{Clock: c}
+			a.Wake = func() { rang = c.now }
+			a.Set(100*minAlarm, c.now)
+			a.Set(first, c.now)
+			c.turn = func() {
+				a.Clear()
+				a.Set(next, c.now)
+			}
+			if c.pass(next + minAlarm); rang < next {
+				t.Errorf("an alarm of %v, in place of one of %v, rang at %v at last", next, first, rang)
+			}
+			a.Stop()
+		}
+	}
+}
+
 // handClock has one timer, which fires when the test lets its time come.
 type handClock struct {
 	env.Clock

@@ -3,7 +3,7 @@
 // group something wakes its seat; the clock of the host advances the shards, and takes over one that hangs.
 //
 // A shard knows its groups as Turners, and what their turns send as an Outbox. Each shard has one lock, which
-// also guards its seats. Turns run without it.
+// also guards its seats. Turns run without it, and most of them end without it (Worker.End).
 //
 // In reading order: seat.go, shard.go, worker.go, wheel.go, ring.go.
 package sched

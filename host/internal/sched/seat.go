@@ -7,13 +7,13 @@ type Turner interface {
 	// Turn runs one turn. It reports whether the group must run again, and at which tick it must run in any
 	// case. crowded means that other groups wait. What the turn sends may go to out, until the worker
 	// flushes.
-	Turn(at Moment, crowded bool, out Outbox) (again bool, due int64)
+	Turn(at Time, crowded bool, out Outbox) (again bool, due int64)
 	// Deadline says what to do about a group whose tick has come while no turn of it runs or waits. It is
 	// called with the lock of the shard.
-	Deadline(at Moment) Verdict
+	Deadline(at Time) Verdict
 	// Confirmed is called, with the lock of the shard, if a Question of Deadline was answered with yes. It
 	// returns the next tick at which the group is due, or that a turn must run now.
-	Confirmed(at Moment, since int64) (due int64, sleeps bool)
+	Confirmed(at Time, since int64) (due int64, sleeps bool)
 	// Left is called after the turn that was under way when the seat was left.
 	Left()
 	// Gathers and Gathered are those of env.Gatherer, for a group that runs alone.
@@ -21,8 +21,8 @@ type Turner interface {
 	Gathered(took time.Duration)
 }
 
-// Moment is the time as a turn sees it, in ticks since the host was opened.
-type Moment struct {
+// Time is the time as a turn sees it, in ticks since the host was opened.
+type Time struct {
 	Ticks  int64
 	Missed int64 // how many of them the process has missed
 }
@@ -104,9 +104,14 @@ func (seat *Seat) Leave() (idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seat.closed = true
-	seat.runnable.Leave()
-	seat.timer.Leave()
-	return s.running.seat != seat && !seat.stuck
+	s.leave(seat)
+	if s.worker.hold(seat) || seat.stuck {
+		return false
+	}
+	if s.worker.turn == seat {
+		s.worker.turn = nil // which would keep the group in memory
+	}
+	return true
 }
 
 // Due returns the tick at which the group is due, as its last turn said.
@@ -122,11 +127,8 @@ func (seat *Seat) Runs() (ran time.Duration, is bool) {
 	s := seat.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running.seat == seat {
-		return s.settings.Now() - s.running.since, true
-	}
-	for _, w := range s.behind {
-		if w.turn == seat {
+	for _, w := range append(s.behind[:len(s.behind):len(s.behind)], s.worker) {
+		if w.underWay() == seat {
 			return s.settings.Now() - w.since, true
 		}
 	}

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/env"
@@ -27,7 +28,7 @@ type Shard struct {
 	asked  []Question // belongs to the callback of the clock
 	inARow int        // urgent turns since one of the others
 
-	running  running
+	waiting  atomic.Int64 // how many wait in urgent and others; changed under mu
 	worker   *Worker
 	behind   []*Worker // were replaced while a turn hung
 	schedule func(env.Worker) env.Task
@@ -44,17 +45,11 @@ type Settings struct {
 	Answer func([]Question)
 }
 
-// running is the turn under way.
-type running struct {
-	seat  *Seat
-	since time.Duration
-}
-
 // New returns a shard, which runs nothing before Start.
 func New(s Settings) *Shard { return &Shard{settings: s} }
 
 // Enter makes a group run on this shard from now on. begin is called with the lock held, before any turn.
-func (s *Shard) Enter(seat *Seat, t Turner, begin func(at Moment)) {
+func (s *Shard) Enter(seat *Seat, t Turner, begin func(at Time)) {
 	s.mu.Lock()
 	seat.turner, seat.shard, seat.runnable.Owner, seat.timer.Owner = t, s, seat, seat
 	begin(s.now())
@@ -63,7 +58,7 @@ func (s *Shard) Enter(seat *Seat, t Turner, begin func(at Moment)) {
 }
 
 // now is the time as of the last beat.
-func (s *Shard) now() Moment { return Moment{s.wheel.now, s.missed} }
+func (s *Shard) now() Time { return Time{s.wheel.now, s.missed} }
 
 // enqueue adds a group into a ring, and reports whether the shard must be woken for it.
 func (s *Shard) enqueue(seat *Seat, urgent bool) (fresh bool) {
@@ -88,9 +83,20 @@ func (s *Shard) enqueue(seat *Seat, urgent bool) (fresh bool) {
 	} else {
 		s.others.Push(&seat.runnable)
 	}
+	s.countWaiting()
 	s.settings.Hasten()
 	return fresh
 }
+
+// leave takes a group out of the ring and the wheel.
+func (s *Shard) leave(seat *Seat) {
+	seat.runnable.Leave()
+	seat.timer.Leave()
+	s.countWaiting()
+}
+
+// countWaiting makes known how many groups wait. The caller holds the lock.
+func (s *Shard) countWaiting() { s.waiting.Store(int64(s.urgent.n + s.others.n)) }
 
 // wakeAll wakes groups of this shard with one lock and one wake.
 func (s *Shard) wakeAll(seats []*Seat) {
@@ -106,7 +112,7 @@ func (s *Shard) wakeAll(seats []*Seat) {
 }
 
 // Advance tells the shard the time, and wakes the groups that are due. The clock of the host calls it.
-func (s *Shard) Advance(at Moment) {
+func (s *Shard) Advance(at Time) {
 	fresh := false
 	s.mu.Lock()
 	s.missed = at.Missed
@@ -135,7 +141,7 @@ func (s *Shard) Advance(at Moment) {
 
 // ask asks whether groups may sleep on, and wakes those that may not. It is called without the lock: that of
 // whatever answers comes before it.
-func (s *Shard) ask(at Moment) {
+func (s *Shard) ask(at Time) {
 	if len(s.asked) == 0 {
 		return
 	}
@@ -162,18 +168,19 @@ func (s *Shard) ask(at Moment) {
 
 // rests reports whether no turn of the group is under way, or waits.
 func (s *Shard) rests(seat *Seat) bool {
-	return seat.runnable.in == nil && s.running.seat != seat && !seat.stuck
+	return seat.runnable.in == nil && s.worker.underWay() != seat && !seat.stuck
 }
 
 // RestsFor reports whether nothing runs, waits, or is due in fewer ticks.
 func (s *Shard) RestsFor(ticks int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.urgent.n+s.others.n+s.lazy.n == 0 && s.running.seat == nil && len(s.behind) == 0 && !s.wheel.dueBefore(s.wheel.now+ticks)
+	return s.urgent.n+s.others.n+s.lazy.n == 0 && s.worker.underWay() == nil && len(s.behind) == 0 && !s.wheel.dueBefore(s.wheel.now+ticks)
 }
 
 // next takes the first urgent place or, after maxUrgentInARow of them, one of the others.
 func (s *Shard) next() *Place[*Seat] {
+	defer s.countWaiting()
 	if s.inARow < maxUrgentInARow || s.others.n == 0 {
 		if p := s.urgent.Pop(); p != nil {
 			s.inARow++
@@ -192,7 +199,7 @@ const maxUrgentInARow = 16
 func (s *Shard) Hangs() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.running.seat != nil && s.settings.Now()-s.running.since > s.settings.LongTurn
+	return s.worker.underWay() != nil && s.settings.Now()-s.worker.since > s.settings.LongTurn
 }
 
 // Counts returns the turns so far, and how many hang.

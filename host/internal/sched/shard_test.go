@@ -2,6 +2,8 @@ package sched
 
 import (
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +23,7 @@ type aGroup struct {
 	yes     int64 // the tick until which it sleeps if the answer is yes
 }
 
-func (g *aGroup) Turn(at Moment, crowded bool, out Outbox) (again bool, due int64) {
+func (g *aGroup) Turn(at Time, crowded bool, out Outbox) (again bool, due int64) {
 	g.turns++
 	if f := g.during; f != nil {
 		g.during = nil
@@ -29,11 +31,11 @@ func (g *aGroup) Turn(at Moment, crowded bool, out Outbox) (again bool, due int6
 	}
 	return g.again, at.Ticks + g.due
 }
-func (g *aGroup) Deadline(Moment) Verdict               { return g.verdict }
-func (g *aGroup) Confirmed(Moment, int64) (int64, bool) { return g.yes, g.yes > 0 }
-func (g *aGroup) Left()                                 { g.left = true }
-func (g *aGroup) Gathers() bool                         { return true }
-func (g *aGroup) Gathered(time.Duration)                {}
+func (g *aGroup) Deadline(Time) Verdict               { return g.verdict }
+func (g *aGroup) Confirmed(Time, int64) (int64, bool) { return g.yes, g.yes > 0 }
+func (g *aGroup) Left()                               { g.left = true }
+func (g *aGroup) Gathers() bool                       { return true }
+func (g *aGroup) Gathered(time.Duration)              {}
 
 // bench is a shard with groups, and a clock that stands.
 type bench struct {
@@ -42,7 +44,7 @@ type bench struct {
 	groups    []*aGroup
 	workers   []*Worker
 	now       time.Duration
-	at        Moment
+	at        Time
 	hastened  int
 	flushed   int
 	yes       bool // to all questions
@@ -73,7 +75,7 @@ func newBench(t *testing.T, groups int) *bench {
 	for range groups {
 		g := &aGroup{due: turn.Never / 2}
 		b.groups = append(b.groups, g)
-		b.Enter(&g.seat, g, func(Moment) {})
+		b.Enter(&g.seat, g, func(Time) {})
 	}
 	b.run()
 	return b
@@ -278,4 +280,164 @@ func TestRest(t *testing.T) {
 	if b.RestsFor(1) || b.hastened == 0 {
 		t.Error("it rests while a group waits for the next tick")
 	}
+}
+
+// A turn ends without the lock if nothing holds it, and nothing takes it for one under way. A group that
+// leaves hears of its last turn only if that was under way, and none hangs.
+func TestLeaveDuringATurn(t *testing.T) {
+	for name, during := range map[string]bool{"during": true, "after": false} {
+		b := newBench(t, 2)
+		g, idle := b.groups[0], false
+		leave := func() { idle = g.seat.Leave() }
+		if g.seat.Wake(); during {
+			g.during = leave
+		}
+		b.run()
+		if b.now += 2 * time.Second; b.Hangs() {
+			t.Errorf("%s: a turn that has ended hangs", name)
+		}
+		if _, runs := g.seat.Runs(); runs || b.workers[0].Turn() != nil || !b.RestsFor(1) {
+			t.Errorf("%s: a turn that has ended runs", name)
+		}
+		if left, _ := b.TakeOver(); left != nil {
+			t.Errorf("%s: a turn that has ended is left behind", name)
+		}
+		if !during {
+			leave()
+		}
+		if idle == during || g.left != during {
+			t.Errorf("%s a turn: the group that leaves is idle %t, told of its last turn %t", name, idle, g.left)
+		}
+		if b.workers[0].turn == &g.seat {
+			t.Errorf("%s: the worker keeps a group that has left", name)
+		}
+	}
+}
+
+// A turn that ends without the lock continues with the groups that wait, and moves none in the wheel: those
+// that are due together run in the order of their latest turns.
+func TestTurnsEndWithoutTheLock(t *testing.T) {
+	b := newBench(t, 4)
+	for _, g := range b.groups {
+		g.due = 5
+		g.seat.Wake()
+		b.run()
+	}
+	for _, i := range []int{0, 3, 2, 1} {
+		b.groups[i].seat.Wake()
+	}
+	b.groups[0].due = 4
+	w := b.workers[0]
+	for i, locked := range []bool{true, false, false, false} { // the first is due at another tick than before
+		seat, at, crowded := w.Begin()
+		if crowded != (i < 3) {
+			t.Errorf("turn %d is crowded %t", i, crowded)
+		}
+		again, due := seat.turner.Turn(at, crowded, b)
+		if w.due == due == locked {
+			t.Fatalf("setup: turn %d ends at tick %d, as before %t", i, due, !locked)
+		}
+		if more, alone := w.End(seat, again, due); more != (i < 3) || alone != (i == 3) || w.phase.Load() != ended {
+			t.Errorf("after turn %d: more %t, alone %t", i, more, alone)
+		}
+	}
+	var order []int
+	for i, g := range b.groups {
+		g.during = func() { order = append(order, i) }
+	}
+	if b.pass(4); !slices.Equal(order, []int{0}) {
+		t.Errorf("at its tick: turns of %v", order)
+	}
+	if b.pass(1); !slices.Equal(order, []int{0, 3, 2, 1}) {
+		t.Errorf("at the next tick: turns of %v", order)
+	}
+}
+
+// racing is a group that is woken while its turns run.
+type racing struct {
+	aGroup
+	given, seen atomic.Int64
+	ends        chan struct{}
+	lefts       atomic.Int64
+}
+
+func (g *racing) Turn(at Time, crowded bool, out Outbox) (again bool, due int64) {
+	g.turns++
+	if n := g.given.Load(); n != g.seen.Swap(n) {
+		select {
+		case g.ends <- struct{}{}:
+		default:
+		}
+	}
+	return false, at.Ticks/8*8 + 1<<20
+}
+func (g *racing) Deadline(Time) Verdict { g.turns++; return Verdict{} } // with the lock: no turn runs
+func (g *racing) Left()                 { g.lefts.Add(1) }
+
+// racingTask runs a worker in a goroutine of its own.
+type racingTask struct{ wakes chan struct{} }
+
+func (t racingTask) Wake() {
+	select {
+	case t.wakes <- struct{}{}:
+	default:
+	}
+}
+func (t racingTask) Stop() { close(t.wakes) }
+
+// While turns end without the lock, groups are woken, time passes, and groups leave: no wake is lost, a
+// deadline finds no turn under way, and each group that leaves is told so once. The race detector judges,
+// too.
+func TestTurnsEndWhileGroupsAreWoken(t *testing.T) {
+	out := newBench(t, 0)
+	s := New(Settings{Now: func() time.Duration { return 0 }, LongTurn: time.Hour, Hasten: func() {}, Outbox: func() Outbox { return out }})
+	task, stopped := racingTask{make(chan struct{}, 1)}, make(chan struct{})
+	s.Start(func(w env.Worker) env.Task {
+		go func() {
+			defer close(stopped)
+			for range task.wakes {
+				for w.RunOnce() {
+				}
+			}
+		}()
+		return task
+	})
+	var all sync.WaitGroup
+	for range 3 {
+		g := &racing{ends: make(chan struct{}, 1)}
+		s.Enter(&g.seat, g, func(Time) {})
+		all.Go(func() {
+			for n := range int64(1000) {
+				g.given.Add(1)
+				if n%3 == 0 {
+					g.seat.WakeUrgently()
+				} else {
+					g.seat.Wake()
+				}
+				for g.seen.Load() <= n {
+					<-g.ends
+				}
+			}
+			idle := int64(0)
+			if g.seat.Wake(); g.seat.Leave() {
+				idle = 1
+			}
+			for range 4 { // a last turn ends while another begins
+				s.Advance(Time{})
+			}
+			g.due = idle
+		})
+		defer func() {
+			if g.due+g.lefts.Load() != 1 {
+				t.Errorf("a group that leaves is told %d times that its last turn has ended, and %d times that none was under way", g.lefts.Load(), g.due)
+			}
+		}()
+	}
+	for tick := range int64(5000) {
+		s.Advance(Time{Ticks: tick << 10})
+		s.Hangs()
+	}
+	all.Wait()
+	s.task.Stop()
+	<-stopped
 }

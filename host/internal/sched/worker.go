@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/env"
@@ -16,16 +17,30 @@ import (
 // Worker runs the turns of a shard: env.Gatherer. One of them does so at a time.
 type Worker struct {
 	*Shard
-	task    env.Task
-	turn    *Seat         // under way; guarded by the lock of the shard
+	task env.Task
+
+	// Guarded by the lock of the shard.
+	turn    *Seat         // the latest; phase says whether it is under way
 	since   time.Duration // of that turn
-	retired bool          // guarded by the lock of the shard: another one runs the turns
-	idle    bool          // guarded by the same: it was retired, and its last turn has returned
+	retired bool          // another one runs the turns
+	idle    bool          // it was retired, and its last turn has returned
+
+	// phase makes most ends of a turn need no lock. Each of its changes is made under the lock of the shard,
+	// except that from free to ended.
+	phase atomic.Uint32
 
 	// Owned by its turns.
+	due    int64  // the tick at which the wheel had the group when its turn began; 0: it must be set
 	outbox Outbox // what they send while other groups wait
 	unsent int    // turns whose messages may be in it
 }
+
+// The phases of a turn.
+const (
+	ended uint32 = iota // or none has begun
+	free                // under way, and may end without the lock
+	held                // under way, and ends under the lock: a caller must know when
+)
 
 // RunOnce implements env.Worker: one turn of one group.
 func (w *Worker) RunOnce() (more bool) {
@@ -66,34 +81,57 @@ const maxUnsentTurns = 32
 
 // Begin takes the next group out of the ring, or returns nil: a turn of it is under way until End. crowded
 // means that others wait behind it. RunOnce calls both.
-func (w *Worker) Begin() (seat *Seat, at Moment, crowded bool) {
+func (w *Worker) Begin() (seat *Seat, at Time, crowded bool) {
 	s := w.Shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.retired {
-		return nil, Moment{}, false
+		return nil, Time{}, false
 	}
 	p := s.next()
 	if p == nil {
-		return nil, Moment{}, false
+		return nil, Time{}, false
 	}
 	s.turns++
-	s.running, w.turn = running{p.Owner, s.settings.Now()}, p.Owner
-	w.since = s.running.since
-	return p.Owner, s.now(), s.urgent.n+s.others.n > 0
+	seat = p.Owner
+	w.turn, w.since, w.due = seat, s.settings.Now(), 0
+	if seat.timer.in != nil {
+		w.due = seat.due
+		s.wheel.set(seat, seat.due) // behind those that are due with it: they run in the order of their latest turns
+	}
+	w.phase.Store(free)
+	return seat, s.now(), s.urgent.n+s.others.n > 0
 }
 
-// End takes a group back after its turn, and reports whether any group waits, and whether no other does.
+// underWay returns the group whose turn is under way, or nil. The caller holds the lock.
+func (w *Worker) underWay() *Seat {
+	if w.phase.Load() == ended {
+		return nil
+	}
+	return w.turn
+}
+
+// hold reports whether a turn of the group is under way, which then ends under the lock. The caller holds the
+// lock.
+func (w *Worker) hold(seat *Seat) bool {
+	return w.turn == seat && (w.phase.CompareAndSwap(free, held) || w.phase.Load() == held)
+}
+
+// End takes a group back after its turn, and reports whether any group waits, and whether no other does. It
+// takes no lock if the group need not run again and is due when it was, unless the turn is held.
 func (w *Worker) End(seat *Seat, again bool, due int64) (more, alone bool) {
+	// The one that waits may be this group. What comes after the look wakes the shard.
+	if waiting := w.waiting.Load(); !again && due == w.due && waiting != 1 && w.phase.CompareAndSwap(free, ended) {
+		return waiting > 0, waiting == 0
+	}
 	s := w.Shard
 	s.mu.Lock()
 	w.turn = nil
+	w.phase.Store(ended)
 	retired := w.retired
 	if retired {
 		again = again || seat.wokenStuck
 		w.idle, seat.stuck, seat.wokenStuck = true, false, false
-	} else {
-		s.running = running{}
 	}
 	closed := seat.closed
 	if !closed {
@@ -167,16 +205,14 @@ func (s *Shard) newWorker() *Worker {
 func (s *Shard) TakeOver() (t Turner, ran time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seat := s.running.seat
-	if ran = s.settings.Now() - s.running.since; seat == nil || ran <= s.settings.LongTurn {
+	seat := s.worker.underWay()
+	if ran = s.settings.Now() - s.worker.since; seat == nil || ran <= s.settings.LongTurn || !s.worker.hold(seat) {
 		return nil, 0
 	}
 	seat.stuck, seat.wokenStuck = true, true
-	seat.runnable.Leave()
-	seat.timer.Leave()
+	s.leave(seat)
 	s.worker.retired = true
 	s.behind = append(s.behind, s.worker)
-	s.running = running{}
 	s.worker = s.newWorker()
 	s.worker.task = s.schedule(s.worker)
 	s.task.(*relay).replace(s.worker.task)
@@ -186,12 +222,12 @@ func (s *Shard) TakeOver() (t Turner, ran time.Duration) {
 
 // Reap stops the workers that were replaced and have returned. They are asleep.
 func (s *Shard) Reap() {
-	for _, w := range s.takeIdle() {
+	for _, w := range s.claimIdle() {
 		w.task.Stop()
 	}
 }
 
-func (s *Shard) takeIdle() (idle []*Worker) {
+func (s *Shard) claimIdle() (idle []*Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.behind) == 0 {
@@ -214,10 +250,10 @@ func (s *Shard) takeIdle() (idle []*Worker) {
 func (w *Worker) Turn() Turner {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.turn == nil {
-		return nil
+	if seat := w.underWay(); seat != nil {
+		return seat.turner
 	}
-	return w.turn.turner
+	return nil
 }
 
 // Stop stops the worker when its turn has returned.

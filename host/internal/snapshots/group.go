@@ -133,7 +133,7 @@ func (s *seated) ID() uint64      { return s.Settings.ID }
 func (s *seated) IsLeaving() bool { return s.owner.IsLeaving() }
 func (s *seated) Released()       { s.owner.Released() }
 func (s *seated) Wake()           { s.owner.Wake() }
-func (s *seated) Look()           { (*Group)(s).lookAt() }
+func (s *seated) Inspect()        { (*Group)(s).inspect() }
 
 func (s *seated) Granted() {
 	s.granted.Store(true)
@@ -178,7 +178,7 @@ func (s *Group) Schedule(from int64) {
 	}
 	s.due.Store(from + s.Policy.Interval(s.Latest()))
 	if every := s.Policy.Every; every > 0 {
-		s.Lanes.LookAgain(&s.Seat, every)
+		s.Lanes.InspectLater(&s.Seat, every)
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *Group) Applied(last uint64, bytes int64) {
 	if s.Machine == nil {
 		return
 	}
-	if s.Growth.Note(last, bytes) >= s.due.Load() {
+	if s.Growth.Record(last, bytes) >= s.due.Load() {
 		s.due.Store(math.MaxInt64) // until this one ends
 		s.Want()
 	}
@@ -216,9 +216,9 @@ func (s *Group) Want() {
 	}
 }
 
-// lookAt is called when the time of LookAgain has come: after a failure, after a take that was put off, or
-// because of Policy.Every. What was put off for an install is not wanted any more when that has ended.
-func (s *Group) lookAt() {
+// inspect is called when the time of InspectLater has come: after a failure, after a take that was put off,
+// or because of Policy.Every. What was put off for an install is not wanted any more when that has ended.
+func (s *Group) inspect() {
 	s.mu.Lock()
 	wanted := s.failures > 0 || len(s.callers) > 0
 	s.mu.Unlock()
@@ -226,18 +226,18 @@ func (s *Group) lookAt() {
 	case wanted, s.owner.Position().Index > s.Latest().Index() && (s.Policy.Every > 0 || s.Installing.Load()):
 		s.Want()
 	case s.Policy.Every > 0:
-		s.Lanes.LookAgain(&s.Seat, s.Policy.Every)
+		s.Lanes.InspectLater(&s.Seat, s.Policy.Every)
 	default:
 		s.Schedule(s.Growth.Applied())
 	}
 }
 
-// putOff makes what was wanted wait for a while.
-func (s *Group) putOff() {
+// postpone makes what was wanted wait for a while.
+func (s *Group) postpone() {
 	s.mu.Lock()
 	s.phase = idle
 	s.mu.Unlock()
-	s.Lanes.LookAgain(&s.Seat, s.Heartbeat)
+	s.Lanes.InspectLater(&s.Seat, s.Heartbeat)
 }
 
 // endWithout ends what was wanted without a capture.

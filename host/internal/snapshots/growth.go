@@ -45,9 +45,9 @@ func (g *Growth) Applied() int64 { return g.applied.Load() }
 // Add counts bytes that are not those of entries. They belong to the entry that is applied next.
 func (g *Growth) Add(bytes int64) { g.applied.Add(bytes) }
 
-// Note counts the bytes of applied entries, of which the last has the index, and returns what is applied now.
-// Only the apply lane of the group calls it.
-func (g *Growth) Note(last uint64, bytes int64) (applied int64) {
+// Record counts the bytes of applied entries, of which the last has the index, and returns what is applied
+// now. Only the apply lane of the group calls it.
+func (g *Growth) Record(last uint64, bytes int64) (applied int64) {
 	applied = g.applied.Add(bytes)
 	if applied >= g.next {
 		g.mu.Lock()

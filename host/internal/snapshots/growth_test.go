@@ -11,7 +11,7 @@ import (
 func TestMarksReachBackToTheSnapshot(t *testing.T) {
 	g := &Growth{spacing: minSpacing}
 	for i := range uint64(100_000) {
-		g.Note(i+1, minSpacing)
+		g.Record(i+1, minSpacing)
 	}
 	for _, index := range []uint64{1, 10, 50_000, 99_999} {
 		have, want := g.Since(index), int64(100_000-index)*minSpacing
@@ -42,7 +42,7 @@ func TestGrowthAsOfANaiveOne(t *testing.T) {
 			bytes := int64(r.IntN(3000)) + 1
 			last++
 			n.through = append(n.through, n.at(last-1)+bytes)
-			if have := g.Note(last, bytes); have != n.at(last) {
+			if have := g.Record(last, bytes); have != n.at(last) {
 				t.Fatalf("seed %d: %d bytes are applied, want %d", seed, have, n.at(last))
 			}
 			switch r.IntN(40) {

@@ -27,7 +27,7 @@ func (s *Group) stepReceived(p *Published, core Core) {
 	st := core.BasicStatus()
 	has, known := core.EntryTerm(p.ID.Index)
 	switch {
-	case st.Commit >= p.ID.Index && s.owner.Passes(p):
+	case st.Commit >= p.ID.Index && s.owner.SkipsPast(p):
 		s.Received.CompareAndSwap(p, nil)
 		return
 	case st.Commit >= p.ID.Index:

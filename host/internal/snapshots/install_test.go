@@ -22,7 +22,7 @@ func (o *scriptOwner) Leader() uint64                  { return o.leader }
 func (o *scriptOwner) Others() []uint64                { return []uint64{2, 3} }
 func (o *scriptOwner) NeedsSnapshot(index uint64) bool { return index > o.committed }
 func (o *scriptOwner) WantInstall()                    { o.wants++ }
-func (o *scriptOwner) Passes(*Published) bool          { return o.passes }
+func (o *scriptOwner) SkipsPast(*Published) bool       { return o.passes }
 func (o *scriptOwner) Refused(error)                   { o.refused++ }
 
 func (o *scriptOwner) RejectManifest(m *snapshot.Manifest) error {

@@ -55,8 +55,8 @@ type Tenant interface {
 	Wake()
 	// Granted is called when the group may capture.
 	Granted()
-	// Look is called when a tick of LookAgain has come.
-	Look()
+	// Inspect is called when a tick of InspectLater has come.
+	Inspect()
 }
 
 // Seat is the place of a group at the lanes. Init makes it one.
@@ -88,7 +88,7 @@ func (former) IsLeaving() bool { return false }
 func (former) Released()       {}
 func (former) Wake()           {}
 func (former) Granted()        {}
-func (former) Look()           {}
+func (former) Inspect()        {}
 
 // Lane is one lane: env.Worker.
 type Lane struct {
@@ -151,7 +151,7 @@ func (p *Lanes) Enqueue(w *Work) {
 	case w.place.In() == nil:
 		w.place.Owner = w
 		p.ready.Push(&w.place)
-		lane = p.takeIdle()
+		lane = p.claimIdle()
 	}
 	p.mu.Unlock()
 	if lane != nil {
@@ -159,7 +159,7 @@ func (p *Lanes) Enqueue(w *Work) {
 	}
 }
 
-func (p *Lanes) takeIdle() *Lane {
+func (p *Lanes) claimIdle() *Lane {
 	if len(p.idle) == 0 {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (p *Lanes) takeIdle() *Lane {
 
 // RunOnce implements env.Worker: one piece of work.
 func (l *Lane) RunOnce() (more bool) {
-	w := l.pool.takeWork(l)
+	w := l.pool.claimWork(l)
 	if w == nil {
 		return false
 	}
@@ -181,8 +181,8 @@ func (l *Lane) RunOnce() (more bool) {
 	return
 }
 
-// takeWork takes the next work, or makes the lane idle.
-func (p *Lanes) takeWork(l *Lane) *Work {
+// claimWork claims the next work, or makes the lane idle.
+func (p *Lanes) claimWork(l *Lane) *Work {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := p.ready.Pop()
@@ -326,8 +326,8 @@ func (p *Lanes) Await(s *Seat, is bool) {
 	}
 }
 
-// LookAgain looks at a group again in some ticks, unless it does so earlier.
-func (p *Lanes) LookAgain(s *Seat, ticks int64) {
+// InspectLater inspects a group again in some ticks, unless it does so earlier.
+func (p *Lanes) InspectLater(s *Seat, ticks int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.tenant.IsLeaving() {
@@ -343,9 +343,9 @@ func (p *Lanes) LookAgain(s *Seat, ticks int64) {
 	}
 }
 
-// Look is called at each beat of the clock. It reports work that hangs, and starts lanes in its place. It
+// Tick is called at each beat of the clock. It reports work that hangs, and starts lanes in its place. It
 // wakes groups that must say what is durable, and looks at groups whose tick has come.
-func (p *Lanes) Look() {
+func (p *Lanes) Tick() {
 	var events []event.Event
 	now, ticks, hang := p.Now(), p.Ticks(), 0
 	p.mu.Lock()
@@ -366,13 +366,13 @@ func (p *Lanes) Look() {
 	for len(p.lanes)-hang < LaneCount {
 		p.addLane()
 		if p.ready.Len() > 0 {
-			woken = append(woken, p.takeIdle())
+			woken = append(woken, p.claimIdle())
 		}
 	}
 	p.grants = 0
 	granted := p.grant()
 	slow := append([]*Seat(nil), p.slow...)
-	due := p.takeDue(ticks)
+	due := p.dequeueDue(ticks)
 	p.mu.Unlock()
 	for _, l := range woken {
 		l.task.Wake()
@@ -382,15 +382,15 @@ func (p *Lanes) Look() {
 		s.tenant.Wake()
 	}
 	for _, s := range due {
-		s.tenant.Look()
+		s.tenant.Inspect()
 	}
 	for _, e := range events {
 		p.Event(e)
 	}
 }
 
-// takeDue takes out those whose tick has come.
-func (p *Lanes) takeDue(ticks int64) (due []*Seat) {
+// dequeueDue takes out those whose tick has come.
+func (p *Lanes) dequeueDue(ticks int64) (due []*Seat) {
 	if len(p.later) == 0 || ticks < p.next {
 		return nil
 	}

@@ -65,7 +65,7 @@ func (g *scriptGroup) IsLeaving() bool { return g.leaving }
 func (g *scriptGroup) Released()       { g.calls = append(g.calls, "released") }
 func (g *scriptGroup) Wake()           { g.calls = append(g.calls, "woken") }
 func (g *scriptGroup) Granted()        { g.calls = append(g.calls, "granted") }
-func (g *scriptGroup) Look()           { g.calls = append(g.calls, "looks") }
+func (g *scriptGroup) Inspect()        { g.calls = append(g.calls, "looks") }
 
 // called returns what was called since the last time.
 func (g *scriptGroup) called() []string {
@@ -116,7 +116,7 @@ func TestGrantsThatAreNotUsed(t *testing.T) {
 		s.lanes.Admit(&g.seat)
 	}
 	groups[2].want(t)
-	s.lanes.Look()
+	s.lanes.Tick()
 	groups[2].want(t, "granted")
 	s.lanes.End(false)
 	if !s.lanes.Begin() {
@@ -163,7 +163,7 @@ func TestALeavingGroupIsReleased(t *testing.T) {
 
 	idle := newGroup(2)
 	other := &Work{Seat: &idle.seat, Piece: func() bool { t.Error("work of a closed group runs"); return false }}
-	s.lanes.LookAgain(&idle.seat, 1)
+	s.lanes.InspectLater(&idle.seat, 1)
 	s.lanes.Await(&idle.seat, true)
 	idle.want(t, "woken")
 	s.lanes.Enqueue(other)
@@ -172,10 +172,10 @@ func TestALeavingGroupIsReleased(t *testing.T) {
 	idle.want(t, "released")
 	s.lanes.Enqueue(other)
 	s.lanes.Admit(&idle.seat)
-	s.lanes.LookAgain(&idle.seat, 1)
+	s.lanes.InspectLater(&idle.seat, 1)
 	s.run()
 	s.ticks = 10
-	s.lanes.Look()
+	s.lanes.Tick()
 	idle.want(t)
 }
 
@@ -193,8 +193,8 @@ func TestHangingWork(t *testing.T) {
 		}
 		s.now += Stall
 		s.lanes.Enqueue(&Work{Seat: &waits.seat, Piece: func() bool { ran = true; return false }})
-		s.lanes.Look()
-		s.lanes.Look()
+		s.lanes.Tick()
+		s.lanes.Tick()
 		if doing, since, hangs := s.lanes.HangsFor(&g.seat); !hangs || doing != w.Doing || since != Stall {
 			t.Errorf("hangs %t for %v, %q", hangs, since, doing)
 		}
@@ -218,22 +218,22 @@ func TestHangingWork(t *testing.T) {
 }
 
 // A group is looked at when its tick has come, and once; one that waits for its log has a turn at each beat.
-func TestLookAgain(t *testing.T) {
+func TestInspectLater(t *testing.T) {
 	s, soon, later, slow := newScript(), newGroup(1), newGroup(2), newGroup(3)
-	s.lanes.LookAgain(&later.seat, 5)
-	s.lanes.LookAgain(&soon.seat, 0)
+	s.lanes.InspectLater(&later.seat, 5)
+	s.lanes.InspectLater(&soon.seat, 0)
 	s.lanes.Await(&slow.seat, true)
 	slow.want(t, "woken")
-	s.lanes.Look()
+	s.lanes.Tick()
 	soon.want(t)
 	slow.want(t, "woken")
 	s.lanes.Await(&slow.seat, false)
 	for s.ticks = 1; s.ticks < 5; s.ticks++ {
-		s.lanes.Look()
+		s.lanes.Tick()
 	}
 	soon.want(t, "looks")
 	later.want(t)
-	s.lanes.Look()
+	s.lanes.Tick()
 	later.want(t, "looks")
 	slow.want(t)
 }

@@ -25,8 +25,8 @@ type Recipient interface {
 	RejectManifest(*snapshot.Manifest) error
 	// WantInstall makes a turn call StepReceived.
 	WantInstall()
-	// Passes hands a snapshot to the apply lane if only the machine needs it, and reports whether it does.
-	Passes(*Published) bool
+	// SkipsPast hands a snapshot to the apply lane if only the machine needs it, and reports whether it does.
+	SkipsPast(*Published) bool
 	// Refused counts a message that the core has refused.
 	Refused(error)
 }
@@ -50,7 +50,7 @@ func (c *received) id() snapshot.ID {
 	return snapshot.ID{Index: c.offer.Index, Term: c.offer.Term}
 }
 
-func (c *received) Look() (m snapshot.Manifest, found bool, err error) {
+func (c *received) Inspect() (m snapshot.Manifest, found bool, err error) {
 	store, err := c.Store()
 	if err != nil {
 		return m, false, err

@@ -87,7 +87,7 @@ func (s *Group) capture(calling sync.Locker) (t *take) {
 	switch p := s.Latest(); {
 	case installs, early, s.Section != nil && !s.Section.IsWhole():
 		s.Lanes.End(false)
-		s.putOff()
+		s.postpone()
 		returned = true
 		return nil
 	case !s.owner.IsFounded() || id.Index == 0:
@@ -371,7 +371,7 @@ func (t *take) failed(err error) {
 		s.failed.Add(1)
 		s.due.Store(math.MaxInt64)
 		if !s.Policy.Disabled {
-			s.Lanes.LookAgain(&s.Seat, wait)
+			s.Lanes.InspectLater(&s.Seat, wait)
 		}
 		s.owner.Emit(event.SnapshotFailed{Group: s.ID, Index: t.id.Index, Err: err})
 		if said {

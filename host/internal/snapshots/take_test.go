@@ -144,7 +144,7 @@ func (o *scriptOwner) durable() {
 func (o *scriptOwner) tick(n int) {
 	for range n {
 		o.ticks++
-		o.lanes.Look()
+		o.lanes.Tick()
 		o.run()
 		o.durable()
 	}

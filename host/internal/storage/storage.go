@@ -88,7 +88,7 @@ func (s *Storage) EntriesFor(reader, lo, hi, maxSize uint64) ([]raftpb.Entry, er
 		// disk.
 		return s.Entries(lo, hi, maxSize)
 	}
-	if entries, found, err := s.take(reader, lo, hi); found {
+	if entries, found, err := s.pop(reader, lo, hi); found {
 		return entries, toRaft(err)
 	}
 	if err := s.readers.ask(request{s.group, s.log, reader, lo, hi, min(maxSize, MaxReadBytes)}); err != nil {
@@ -98,9 +98,9 @@ func (s *Storage) EntriesFor(reader, lo, hi, maxSize uint64) ([]raftpb.Entry, er
 	return nil, raft.ErrEntriesPending
 }
 
-// take returns what was read for a reader and forgets it. It is found only if it begins at lo and is still
+// pop returns what was read for a reader and forgets it. It is found only if it begins at lo and is still
 // what the log has: an entry of equal index and term is the same entry, with all before it (thesis §3.5).
-func (s *Storage) take(reader, lo, hi uint64) (entries []raftpb.Entry, found bool, err error) {
+func (s *Storage) pop(reader, lo, hi uint64) (entries []raftpb.Entry, found bool, err error) {
 	at := slices.IndexFunc(s.results, func(r Result) bool { return r.Reader == reader })
 	if at < 0 {
 		return nil, false, nil

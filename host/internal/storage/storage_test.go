@@ -87,7 +87,7 @@ func TestEntriesThatWereReadAreComparedWithTheLog(t *testing.T) {
 	s := New(log)
 	read := func() (bool, error) {
 		s.Keep(Result{Reader: 2, Lo: 1, Entries: span(1, 4, 1)})
-		_, found, err := s.take(2, 1, 4)
+		_, found, err := s.pop(2, 1, 4)
 		return found, err
 	}
 	if found, err := read(); !found || err != nil {

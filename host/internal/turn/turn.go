@@ -76,8 +76,8 @@ func (w *Wanted) Want(s Set) {
 // Has reports whether a duty is wanted. Only the turn calls it.
 func (w *Wanted) Has(place int) bool { return (w.set|Set(w.came.Load()))&Of(place) != 0 }
 
-// look takes what has come.
-func (w *Wanted) look() Set {
+// collect collects what has come.
+func (w *Wanted) collect() Set {
 	if w.came.Load() != 0 {
 		w.set |= Set(w.came.Swap(0))
 	}
@@ -136,7 +136,7 @@ func (t *Table[C]) Step(c C, at Point, w *Wanted, watch *Watch) {
 	}
 	left := t.at[at] // of the point, behind the duty that was called last
 	for {
-		pending := w.look() & left
+		pending := w.collect() & left
 		if watch.Every {
 			pending = left
 		}

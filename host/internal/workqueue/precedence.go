@@ -87,9 +87,9 @@ func (q *Queue) StopOvertaking() {
 	}
 }
 
-// TakeEarly returns the answers that may overtake, and the hard state with the term and vote that they wait
-// for.
-func (q *Queue) TakeEarly() (newest raftpb.HardState, early []raftpb.Message) {
+// DequeueEarly returns the answers that may overtake, and the hard state with the term and vote that they
+// wait for.
+func (q *Queue) DequeueEarly() (newest raftpb.HardState, early []raftpb.Message) {
 	mu := q.guard()
 	mu.Lock()
 	defer mu.Unlock()
@@ -97,8 +97,8 @@ func (q *Queue) TakeEarly() (newest raftpb.HardState, early []raftpb.Message) {
 	return q.newest, early
 }
 
-// PutBack takes back answers that could not be given yet.
-func (q *Queue) PutBack(early []raftpb.Message) {
+// Requeue takes back answers that could not be given yet.
+func (q *Queue) Requeue(early []raftpb.Message) {
 	mu := q.guard()
 	mu.Lock()
 	defer mu.Unlock()

@@ -21,7 +21,7 @@ import (
 type Queue struct {
 	Budget *budget.Budget // of all groups; nil: none
 	// Lock guards what is queued. A lane gives its own: putting a message and calling the lane are one step
-	// (PutAnd). nil: the queue has a lock of its own.
+	// (EnqueueAnd). nil: the queue has a lock of its own.
 	Lock *lock.Mutex
 	own  lock.Mutex
 
@@ -72,11 +72,11 @@ func (q *Queue) guard() *lock.Mutex {
 	return &q.own
 }
 
-// Put queues a message. The caller tells the lane after it.
-func (q *Queue) Put(m raftpb.Message) { q.PutAnd(m, func() {}) }
+// Enqueue queues a message. The caller tells the lane after it.
+func (q *Queue) Enqueue(m raftpb.Message) { q.EnqueueAnd(m, func() {}) }
 
-// PutAnd queues a message and calls tell, under the lock.
-func (q *Queue) PutAnd(m raftpb.Message, tell func()) {
+// EnqueueAnd queues a message and calls tell, under the lock.
+func (q *Queue) EnqueueAnd(m raftpb.Message, tell func()) {
 	bytes, mu := MessageBytes(&m), q.guard()
 	mu.Lock()
 	defer mu.Unlock()
@@ -175,9 +175,9 @@ func replaces(next, prev *raftpb.Message) bool {
 	return outbox.Supersedes(next, prev)
 }
 
-// Take returns what is queued, in order, at most maxBytes of it but at least one message. A message that
+// Dequeue returns what is queued, in order, at most maxBytes of it but at least one message. A message that
 // carries a snapshot comes first or not yet (install.go). The next take reuses the slice.
-func (q *Queue) Take(maxBytes int64) []raftpb.Message {
+func (q *Queue) Dequeue(maxBytes int64) []raftpb.Message {
 	clear(q.taken)
 	mu := q.guard()
 	mu.Lock()

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/report"
-	held "github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/sim"
 )
 
@@ -223,20 +222,18 @@ func (p Plan) hardware(at place) sim.Hardware {
 // opsPerClient is how many writes of each client are measured at least.
 const opsPerClient = 6
 
-// trials is how many writes of each client come before the measured ones, while a host tries rules.
-const trials = 50
+// runUp is how many writes of each client, or of a hundred, come before the measured ones, under every
+// rule. A host that tries rules has found the better one then.
+const runUp = 50
 
 // openRounds is how many rounds of network and disk a measurement of the open loop lasts at least.
 const openRounds = 30
 
 func (p Plan) run(at place, load Load, c contender, seed uint64) sim.BatchRun {
-	round, warm := 2*at.delay+at.sync, 0
-	if c.host == held.Automatic {
-		warm = trials * max(load.Clients, 100) // it has found the better rule then
-	}
+	round := 2*at.delay + at.sync
 	return sim.BatchRun{
 		Hardware: p.hardware(at), Rule: c.gate(at), Host: c.host, Echoes: c.echoes,
-		Clients: load.Clients, Rate: load.Rate, Warm: warm, Think: think, ValueBytes: p.ValueBytes,
+		Clients: load.Clients, Rate: load.Rate, Warm: runUp * max(load.Clients, 100), Think: think, ValueBytes: p.ValueBytes,
 		Ops: max(p.Ops, opsPerClient*load.Clients, min(int(load.Rate*round.Seconds()*openRounds), maxOpenOps)), Seed: seed,
 	}
 }
