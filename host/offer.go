@@ -75,18 +75,12 @@ func (g *Group) rejectBatch(batch []proposals.Proposal) error {
 	return nil
 }
 
-<<<<<<< HEAD
-// proposeEntries proposes entries, all or none, and returns the index of the first.
-// It sums up each one's data: nobody on this host does so again (docs/decisions, 0037).
-func (g *Group) proposeEntries(entries []raftpb.Entry) (first uint64, err error) {
+// proposeEntries proposes entries, all or none, and returns the index of the first. own is how many are
+// commands from the inbox. The data of each is summed here, and not again on this host (decision 0037).
+func (g *Group) proposeEntries(entries []raftpb.Entry, own int) (first uint64, err error) {
 	for i := range entries {
 		entries[i].Sum = crcjoin.Sum(entries[i].Data)
 	}
-=======
-// proposeEntries proposes entries, all or none, and returns the index of the first. own is how many are
-// commands from the inbox.
-func (g *Group) proposeEntries(entries []raftpb.Entry, own int) (first uint64, err error) {
->>>>>>> main
 	if err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: entries}); err != nil {
 		return 0, err
 	}

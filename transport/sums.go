@@ -13,7 +13,8 @@ import (
 // the entries in it, and a host that checks a frame learns their sums. The frame has the checksum that it
 // always had.
 //
-// What rots in memory behind the proposer's sum makes the checksum of the frame wrong: its receiver refuses it.
+// What rots in memory behind the proposer's sum makes the checksum of the frame wrong: its receiver refuses
+// it.
 
 // frameSum is the checksum of a frame, computed piece by piece.
 type frameSum uint32
@@ -115,8 +116,8 @@ type Body struct {
 }
 
 // Messages appends the messages of a body of kind Consensus to into, as DecodeBody does. It compares the
-// checksum of each frame, in one pass that also finds the sum of each entry. If it returns an error, none of
-// the messages is to be believed.
+// checksum of each frame, in one pass that also finds the sum of each entry. If it returns an error, the
+// caller must not believe any of the messages.
 func (b Body) Messages(into []Envelope) ([]Envelope, error) {
 	b.check.begin(b.Bytes)
 	into, err := decodeBody(b.Bytes, into, b.check)

@@ -236,8 +236,8 @@ func (l *Log) putSummed(h record.Header, body []byte, sum uint32) (spot, error) 
 // putRecord encodes a record for which there is space in the tail.
 func (l *Log) putRecord(h record.Header, body []byte) spot { return l.putRecordSummed(h, body, 0) }
 
-// putRecordSummed is putRecord for a body whose sum may be known. The record gets that sum, whatever the bytes
-// are by now: a recovery finds what has rotted since it was made.
+// putRecordSummed is putRecord for a body whose sum may be known. The record gets that sum, whatever the
+// bytes are by now: a recovery finds what has rotted since it was made.
 func (l *Log) putRecordSummed(h record.Header, body []byte, sum uint32) spot {
 	s := l.tail.seg
 	at, n := len(l.tail.buf), int(record.Bytes(len(body)))

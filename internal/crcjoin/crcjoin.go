@@ -1,6 +1,6 @@
-// Package crcjoin joins CRC-32C sums: from the sums of A and of B it makes the sum of A followed by B, without
-// a look at their bytes. So bytes whose sum is known can be a part of a record and of several frames, and no
-// host passes over them again.
+// Package crcjoin joins CRC-32C sums: from the sums of A and of B it makes the sum of A followed by B,
+// without a look at their bytes. So bytes whose sum is known can be a part of a record and of several
+// frames, and no host passes over them again.
 //
 // It is pure. The zero value of a sum is the sum of no bytes.
 package crcjoin
@@ -20,8 +20,8 @@ func Update(sum uint32, b []byte) uint32 {
 	return crc32.Update(sum, castagnoli, b)
 }
 
-// Join returns the sum of A followed by B, where a and b are their sums and B has bytesB bytes, which must not
-// be negative.
+// Join returns the sum of A followed by B, where a and b are their sums and B has bytesB bytes, which must
+// not be negative.
 func Join(a, b uint32, bytesB int) uint32 { return shift(a, bytesB) ^ b }
 
 // Rest returns the sum of B, where whole is the sum of A followed by B, a that of A, and B has bytesB bytes.

@@ -172,8 +172,8 @@ func (m *Message) merge(b []byte, depth int, s Summer) error {
 	return r.err
 }
 
-// mergeEntry decodes an entry of a message of the given number of bytes. Data is the last field of an entry as
-// we write it: there it is summed, if there is a Summer.
+// mergeEntry decodes an entry of a message of the given number of bytes. Data is the last field of an entry
+// as we write it: there it is summed, if there is a Summer.
 func (m *Message) mergeEntry(r *fieldReader, depth int, s Summer, whole int) {
 	b := r.bytes()
 	if depth == fromPeer && len(b) < minEntryBytes {

@@ -34,8 +34,9 @@ type Entry struct {
 	Term  uint64
 	Index uint64
 	Type  EntryType
-	// Sum is the CRC-32C of Data, or 0 if it is not known. It is not encoded. Whoever sets it has passed over
-	// Data, and whoever changes Data must set it to 0. The core carries it and does not look at it.
+	// Sum is the CRC-32C of Data, or 0 if it is not known. It is not encoded. The code that sets it has
+	// passed over Data, and code that changes Data must set it to 0. The core carries it and does not look
+	// at it.
 	Sum  uint32
 	Data []byte
 }

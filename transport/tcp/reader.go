@@ -60,7 +60,7 @@ func (r *frameReader) next() (transport.Body, error) {
 	}
 }
 
-// frame returns the next frame, whose checksum nobody has looked at. Its body is valid until the next call.
+// frame returns the next frame. Its checksum is not compared yet. Its body is valid until the next call.
 func (r *frameReader) frame() (transport.Header, []byte, error) {
 	if err := r.fill(transport.HeaderBytes); err != nil {
 		return transport.Header{}, nil, err
