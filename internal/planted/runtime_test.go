@@ -28,6 +28,8 @@ var runtimeBugs = []bug{
 		return true
 	}
 `}}},
+	{name: "flapping_fills_the_log", what: "each transfer that a receiver ends is a line in the log", in: "host/internal/bulk", found: "TestAFlappingReceiverDoesNotFillTheLog", edits: []edit{{"host/internal/bulk/transfers.go",
+		`float64(time.Second))); ok {`, `float64(time.Second))); ok || true {`}}},
 	{name: "removed_are_silent", what: "a member that was removed no longer tells others that they were removed, too", in: "host", found: "TestRemovedMemberTellsOthersOfTheirRemoval", edits: []edit{{"host/memberview.go",
 		`	default:
 		g.members.AnswerRoster`, `	case g.Err() != nil:
