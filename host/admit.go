@@ -73,7 +73,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 func (h *Host) removedFrom(id uint64) (group uint64) {
 	for _, g := range h.groups.all() {
 		switch r := g.roster(); {
-		case g.isMember(id):
+		case g.members.Has(id):
 			return 0
 		case r != nil && slices.ContainsFunc(r.Removed, func(m membership.Member) bool { return m.ID == id }):
 			group = g.id

@@ -20,7 +20,7 @@ func (h *Host) tokenRefusal(id uint64) (why string) {
 		if g == nil || why != "" {
 			continue
 		}
-		if r := g.roster(); r != nil && g.Err() == nil && !g.isLeaderSilent(h.clock.awakeAtBeat()) {
+		if r := g.roster(); r != nil && g.Err() == nil && !g.members.IsLeaderSilent() {
 			if err := r.RejectToken(a.Hash, id, g.logTime()); err != nil {
 				why = err.Error()
 			}
@@ -64,7 +64,7 @@ func (h *Host) receiveJoinRefused(from uint64, body []byte) error {
 	}
 	group := refused.Group
 	g := h.groups.get(group)
-	if g == nil || !g.members.joins || g.isBoundHere() {
+	if g == nil || !g.members.Joins || g.members.IsBound() {
 		return nil
 	}
 	text := fmt.Sprintf("host %d, its leader, says: %s", from, refused.Why)

@@ -14,7 +14,7 @@ import (
 // quorum, so they can never give it back. The log may have forgotten members, so this is only said of a host
 // that knows of no other hosts either.
 func (g *Group) rejectHelpless() error {
-	h, voters := g.host, g.voters()
+	h, voters := g.host, g.members.Voters()
 	if max(len(voters), len(h.others())+1) > 2 {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (g *Group) tellAuthorityLost() {
 	if !g.members.withoutAuthority.Load() {
 		return
 	}
-	g.members.lostAt = g.host.clock.awakeAtBeat()
+	g.members.authorityLostAt = g.host.clock.awakeAtBeat()
 	g.host.reports.events.Emit(event.AuthorityLost{Group: g.id})
 	g.host.env.logger.Warn("millrace: the group is opened without authority: its log may lack what it has acknowledged; it neither votes nor counts until it has caught up", "group", g.id, "host", g.self)
 }
@@ -77,7 +77,7 @@ func (g *Group) hasMetVoters() bool {
 	if !g.host.trust.authority.Mark().LacksTerms {
 		return true
 	}
-	return !slices.ContainsFunc(g.voters(), func(id uint64) bool { return id != g.self && !g.host.network.handshakes.Has(id) })
+	return !slices.ContainsFunc(g.members.Voters(), func(id uint64) bool { return id != g.self && !g.host.network.handshakes.Has(id) })
 }
 
 // removedGroup notes that a group was removed: the log needs no authority for it.

@@ -30,7 +30,7 @@ func (h *Host) isBoundElsewhere(peer transport.Introduction) bool {
 		}
 	}
 	for _, g := range h.groups.all() {
-		if g.counts().IsHinted(peer.ID, peer.Incarnation) {
+		if g.members.View().IsHinted(peer.ID, peer.Incarnation) {
 			return true
 		}
 		if r := g.roster(); r != nil {

@@ -101,7 +101,7 @@ func (h *Host) receiveSnapshotRecord(from uint64, body []byte) error {
 // forMember calls f for an open group that has from as another member.
 func (h *Host) forMember(from, group uint64, f func(*Group)) {
 	h.forPeer(from, group, func(g *Group) {
-		if !g.isMember(from) {
+		if !g.members.Has(from) {
 			h.network.strays.Add(1)
 			return
 		}
@@ -113,7 +113,7 @@ func (h *Host) forMember(from, group uint64, f func(*Group)) {
 // receiver that is behind does not know those that came later.
 func (h *Host) forPeer(from, group uint64, f func(*Group)) {
 	g := h.groups.get(group)
-	if g == nil || g.Err() != nil || from == g.self || g.excludes(from) {
+	if g == nil || g.Err() != nil || from == g.self || g.members.Excludes(from) {
 		h.network.strays.Add(1)
 		return
 	}

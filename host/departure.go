@@ -29,14 +29,14 @@ func (h *Host) isDeparted(id uint64) bool {
 		if g.needs(id) {
 			return false
 		}
-		departed = departed || g.hasRemoved(id)
+		departed = departed || g.members.HasRemoved(id)
 	}
 	return departed && !h.changes.applicants.Has(id)
 }
 
 // needs reports whether a host is a member of the group, leads it, or is about to become a member.
 func (g *Group) needs(id uint64) bool {
-	return g.isMember(id) || g.life.status.Load().Leader == id || g.counts().WillHave(id)
+	return g.members.Has(id) || g.life.status.Load().Leader == id || g.members.View().WillHave(id)
 }
 
 // forget makes a host unknown. Its read lane stays, for the day when it is known again.

@@ -28,7 +28,7 @@ type comparison Group
 
 func (g *comparison) Leader() uint64          { return g.life.status.Load().Leader }
 func (g *comparison) Members() []uint64       { return (*Group)(g).memberIDs() }
-func (g *comparison) IsMember(id uint64) bool { return (*Group)(g).isMember(id) }
+func (g *comparison) IsMember(id uint64) bool { return g.members.Has(id) }
 func (g *comparison) IsThere(id uint64) bool  { return (*Group)(g).isThere(id) }
 func (g *comparison) Life(id uint64) uint64   { return g.host.trust.admission.Last(id).Life }
 func (g *comparison) Now() int64              { return g.host.clock.awake() }

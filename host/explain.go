@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/wal"
@@ -37,7 +38,7 @@ func (g *Group) facts() *examination.Facts {
 		Opened: times.Opened.Load(), Leads: times.Leads.Load(), Leaderless: times.Leaderless.Load(),
 	}
 	if err := g.Err(); err != nil {
-		f.Stop = &examination.Stop{Since: times.Stopped.Load(), Err: err, Why: g.stopReason(err), Directory: errors.As(err, new(*refusedDirectoryError))}
+		f.Stop = &examination.Stop{Since: times.Stopped.Load(), Err: err, Why: g.stopReason(err), Directory: errors.As(err, new(*members.RefusedDirectoryError))}
 		return f
 	}
 	f.Config = examination.Config{
@@ -45,10 +46,10 @@ func (g *Group) facts() *examination.Facts {
 		MemoryBytes: c.MemoryBytes, QueueBytes: int64(c.queueBytes()), LogDir: identity.LogDir(c.Dir),
 	}
 	f.Founding, f.Roster, f.Members, f.Followers = g.Founding(), g.roster(), g.memberIDs(), g.life.views.Load()
-	f.DirectoriesSince = g.members.refusesSince.Load()
+	_, f.DirectoriesSince = g.members.Excluded()
 	g.peerFacts(f)
 	if g.members.withoutAuthority.Load() {
-		f.Authority = &examination.Authority{LostAt: g.members.lostAt, Unmet: !g.hasMetVoters()}
+		f.Authority = &examination.Authority{LostAt: g.members.authorityLostAt, Unmet: !g.hasMetVoters()}
 	}
 	g.diskFacts(&f.Disk, f.Now)
 	g.machineFacts(f)
@@ -76,7 +77,7 @@ func (g *Group) stopReason(err error) examination.StopReason {
 		return examination.StoppedByFullDisk
 	case g.host.storage.lane.Failed():
 		return examination.StoppedByDisk
-	case errors.As(err, new(*refusedDirectoryError)):
+	case errors.As(err, new(*members.RefusedDirectoryError)):
 		return examination.StoppedByDirectory
 	}
 	return examination.StoppedByError

@@ -19,10 +19,12 @@ import (
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/members"
 	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 )
 
 // causeTest makes a cause appear and disappear, in one of the ways in which Explain finds it.
@@ -161,6 +163,15 @@ func (l *testHost) hearsLeader() {
 	l.manual.runIdle()
 }
 
+// bindsThird makes the group bind host 3 to a directory.
+func (l *testHost) bindsThird(i transport.Incarnation) {
+	r := *l.group.roster()
+	r.Members = slices.Clone(r.Members)
+	r.Members[2].Incarnation = i
+	l.group.members.Rosters.Set(&r, 0)
+	l.group.members.SetExcluded()
+}
+
 var causeTests = []causeTest{
 	{code: diagnosis.CodeStopped, open: openLone, begin: func(l *testHost) { l.group.fail(errors.New("broken")) }, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
 	{code: diagnosis.CodeIdentityRefused, open: openFollower, begin: func(l *testHost) { (*inbound)(l.Host).RefusedBy(3, "another directory") }, end: func(l *testHost) { (*inbound)(l.Host).AdmittedBy(3) }},
@@ -169,10 +180,10 @@ var causeTests = []causeTest{
 	}, end: func(l *testHost) { l.silenceBut(l.timeouts(l.config.bounds().Refused())) }},
 	{code: diagnosis.CodeIdentityRefused, way: "another directory is bound", open: openFollower, begin: func(l *testHost) {
 		l.hears(l.clock.awakeAtBeat(), 3)
-		l.group.members.refuses.Store(&[]uint64{3})
-	}, end: func(l *testHost) { l.group.members.refuses.Store(nil) }},
+		l.bindsThird(incarnationOf(9))
+	}, end: func(l *testHost) { l.bindsThird(incarnationOf(3)) }},
 	{code: diagnosis.CodeIdentityRefused, way: "the group has stopped for it", open: openLone, begin: func(l *testHost) {
-		l.group.fail(&refusedDirectoryError{errors.New("another directory")})
+		l.group.fail(&members.RefusedDirectoryError{Err: errors.New("another directory")})
 	}, end: func(l *testHost) { l.reopen(); l.group = l.Group(theGroup) }},
 	{code: diagnosis.CodeCertificateRefused, way: "by the other host", open: openFollower, begin: func(l *testHost) {
 		l.hears(0, 3)
@@ -191,9 +202,9 @@ var causeTests = []causeTest{
 		r := *l.group.roster()
 		r.Members = slices.Clone(r.Members)
 		r.Members[1].Incarnation = incarnationOf(9)
-		l.group.members.joins = true
+		l.group.members.Joins = true
 		l.group.life.roleTimes.Opened.Store(0)
-		l.group.members.rosters.Set(&r, 0)
+		l.group.members.Rosters.Set(&r, 0)
 	}, end: func(l *testHost) {
 		r := *l.group.roster()
 		r.Members[1].Incarnation = l.incarnation()

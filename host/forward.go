@@ -34,7 +34,7 @@ func (h *Host) receiveForward(from uint64, kind transport.Kind, body []byte) err
 		return err
 	}
 	g := h.groups.get(r.Group)
-	if g == nil || !g.proposals.hasCommands || !g.isMember(from) {
+	if g == nil || !g.proposals.hasCommands || !g.members.Has(from) {
 		h.network.strays.Add(1)
 		return nil
 	}
@@ -77,7 +77,7 @@ func (h *Host) receiveForwardRefusal(from uint64, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if g := h.groups.get(r.Group); g != nil && g.proposals.hasCommands && g.isMemberOrLeads(from) {
+	if g := h.groups.get(r.Group); g != nil && g.proposals.hasCommands && g.members.HasOrFollows(from) {
 		g.inbox.enqueueRefusal(r)
 		g.wake()
 	}

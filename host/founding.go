@@ -25,25 +25,25 @@ func (g *Group) openFounding() error {
 	}
 	found := g.members.founding.Found()
 	switch {
-	case found == nil && g.members.joins:
+	case found == nil && g.members.Joins:
 		return nil // it learns of the list by the entry
 	case found == nil:
 		if len(g.writes.storage.Conf.Voters) == 0 { // or a snapshot that was restored from an archive has set it
 			g.writes.storage.Conf = raftpb.ConfState{Voters: g.memberIDs()}
 		}
 		return g.rejectOutsider()
-	case !g.members.founding.TakesCommands() && !g.members.joins:
-		if err := g.rejectBinding(found.Bound); err != nil {
+	case !g.members.founding.TakesCommands() && !g.members.Joins:
+		if err := g.members.RejectBinding(found.Bound); err != nil {
 			return err
 		}
 	}
 	ids := found.Bound.IDs()
-	g.members.rosters.SetIDs(ids)
+	g.members.Rosters.SetIDs(ids)
 	g.writes.storage.Conf = raftpb.ConfState{Voters: ids}
-	if g.members.joins {
+	if g.members.Joins {
 		return nil
 	}
-	return g.rejectDirectory(found.Bound)
+	return g.members.RejectDirectory(found.Bound)
 }
 
 // rejectOutsider rejects a host that is not in the founding list of a new group.
@@ -100,13 +100,13 @@ type foundingWiring Group
 
 func (g *foundingWiring) Core() founding.Core { return g.core.node }
 func (g *foundingWiring) Now() int64          { return g.core.at.Ticks }
-func (g *foundingWiring) Joins() bool         { return g.members.joins }
+func (g *foundingWiring) Joins() bool         { return g.members.Joins }
 func (g *foundingWiring) IDs() []uint64       { return (*Group)(g).memberIDs() }
-func (g *foundingWiring) Unmet() []uint64     { return (*Group)(g).unmet() }
+func (g *foundingWiring) Unmet() []uint64     { return g.members.Unmet() }
 func (g *foundingWiring) Campaign()           { (*Group)(g).campaign() }
 func (g *foundingWiring) Stop(err error)      { (*Group)(g).fail(err) }
 
-func (g *foundingWiring) RejectBinding(b entry.Binding) error { return (*Group)(g).rejectBinding(b) }
+func (g *foundingWiring) RejectBinding(b entry.Binding) error { return g.members.RejectBinding(b) }
 
 func (g *foundingWiring) EntryTerm(index uint64) (term uint64, ok bool) {
 	if g.core.node != nil {
@@ -151,14 +151,14 @@ func (g *foundingWiring) Propose(data []byte) (proposed bool) {
 }
 
 func (g *foundingWiring) Rebound() {
-	if g.members.joins {
+	if g.members.Joins {
 		(*Group)(g).adoptFounders()
 	} else if g.members.founding.Bound() == nil {
 		(*Group)(g).countUnfounded()
 	} else {
 		(*Group)(g).countFounded()
 	}
-	(*Group)(g).setRefuses()
+	g.members.SetExcluded()
 }
 
 func (g *foundingWiring) Founded() {

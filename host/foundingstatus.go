@@ -8,18 +8,17 @@ import (
 // Founding says how far the founding of the group is. It never waits for the group.
 func (g *Group) Founding() diagnosis.Founding {
 	f := g.members.founding.Reached()
-	if f.Joins = g.members.joins && !g.isBoundHere(); f.Joins {
+	if f.Joins = g.members.Joins && !g.members.IsBound(); f.Joins {
 		if why := g.members.joinRefused.Load(); why != nil {
 			f.JoinRefused = *why
 		} else {
 			f.JoinRefused = g.host.network.handshakes.Refusals()
 		}
 	}
-	if r := g.members.refuses.Load(); r != nil {
-		for _, id := range *r {
-			if !g.hasRemoved(id) {
-				f.Refused = append(f.Refused, id)
-			}
+	excluded, _ := g.members.Excluded()
+	for _, id := range excluded {
+		if !g.members.HasRemoved(id) {
+			f.Refused = append(f.Refused, id)
 		}
 	}
 	if !f.Founded && !f.Joins {

@@ -61,7 +61,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine statemachin
 	made = true
 	g.sit(h.shards[int(c.ID%uint64(len(h.shards)))])
 	h.groups.set(c.ID, g)
-	g.setRefuses() // a host may have been admitted meanwhile
+	g.members.SetExcluded() // a host may have been admitted meanwhile
 	g.stopIfRefused()
 	if err := h.storage.lane.Err(); err != nil {
 		g.fail(err) // it failed before the group was in the table
@@ -155,7 +155,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 		store.Begin((*storageGroup)(g), nil)
 	}
 	if !g.members.founding.IsFounded() {
-		if g.members.founding.SetBound(); g.members.founding.Bound() == nil && !g.members.joins {
+		if g.members.founding.SetBound(); g.members.founding.Bound() == nil && !g.members.Joins {
 			g.countUnfounded()
 		}
 	}
@@ -266,6 +266,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 }
 
 func (m *groupMembers) init(g *Group) {
+	m.Group.Init((*memberWiring)(g), g.memberSettings())
 	m.founding.Init((*foundingWiring)(g), g.foundingSettings())
 	m.plan.Init((*planWiring)(g), g.planSettings())
 }

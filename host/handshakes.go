@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/identity"
@@ -78,7 +79,7 @@ func (h *inbound) AdmittedBy(by uint64) {
 // cannot be founded with it, and was probably founded with its lost directory. One host that refuses is not
 // enough: it may have recorded the wrong one of two directories.
 func (g *Group) stopIfRefused() {
-	if g.members.founding.Bound() != nil || g.Err() != nil || g.members.joins {
+	if g.members.founding.Bound() != nil || g.Err() != nil || g.members.Joins {
 		return
 	}
 	var by []uint64
@@ -88,8 +89,8 @@ func (g *Group) stopIfRefused() {
 			by, why = append(by, id), *said
 		}
 	}
-	if len(by) > len(g.memberIDs())/2 {
-		g.fail(&refusedDirectoryError{fmt.Errorf("millrace: group %d has stopped on host %d, because hosts %v, a majority of its members, refuse the directory %s of this host; host %d says: %s",
+	if g.members.IsQuorum(func(id uint64) bool { return slices.Contains(by, id) }) {
+		g.fail(&members.RefusedDirectoryError{Err: fmt.Errorf("millrace: group %d has stopped on host %d, because hosts %v, a majority of its members, refuse the directory %s of this host; host %d says: %s",
 			g.id, g.self, by, g.host.config.Dir, by[len(by)-1], why)})
 	}
 }
@@ -115,7 +116,7 @@ func (h *Host) receiveRefusal(from uint64, body []byte) error {
 		return err
 	}
 	if g := h.groups.get(r.Group); g != nil {
-		g.refusedBy(from, r.Bound)
+		g.members.ReceiveRefusal(from, r.Bound)
 	}
 	return nil
 }
@@ -127,7 +128,7 @@ func (h *Host) receiveStranger(from uint64, body []byte) error {
 		return err
 	}
 	if g := h.groups.get(group); g != nil {
-		g.strangerTo(from)
+		g.members.ReceiveStranger(from)
 	}
 	return nil
 }
@@ -139,7 +140,7 @@ func (h *Host) receiveRemoval(from uint64, body []byte) error {
 		return err
 	}
 	if g := h.groups.get(r.Group); g != nil {
-		g.removedBy(from, r)
+		g.members.ReceiveRemoval(from, r)
 	}
 	return nil
 }
@@ -153,7 +154,7 @@ func (h *Host) admitted(id uint64, before transport.Incarnation) {
 	h.bulk.transfers.StopSendingTo(id)
 	for _, g := range h.groups.all() {
 		g.inbox.recordReplaced(id)
-		g.setRefuses()
+		g.members.SetExcluded()
 	}
 }
 
@@ -165,7 +166,7 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 	}
 	var other *Group
 	for _, g := range h.groups.all() {
-		switch i, bound := g.counts().BoundTo(peer.ID); {
+		switch i, bound := g.members.View().BoundTo(peer.ID); {
 		case bound && i == peer.Incarnation:
 			return nil
 		case bound:
@@ -176,7 +177,7 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 		return nil
 	}
 	h.trust.admission.TurnAway(peer)
-	bound, _ := other.counts().BoundTo(peer.ID)
+	bound, _ := other.members.View().BoundTo(peer.ID)
 	return identity.RefuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or start the host with Joins set, and replace the lost directory by its new one (Plan, ReplaceMember)",
 		peer.ID, remote, peer.Incarnation, other.id, bound)
 }

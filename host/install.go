@@ -52,7 +52,7 @@ func (g *Group) observeInstalled(answer *raftpb.Message) {
 	}
 	g.writes.storage.Conf = answer.Snapshot.Metadata.ConfState
 	g.writes.discarding.handed = max(g.writes.discarding.handed, p.ID.Index)
-	g.members.noted.DropThrough(p.ID.Index)
+	g.members.Noted.DropThrough(p.ID.Index)
 	block, err := entry.DecodeBlock(p.Manifest.Host)
 	if err == nil && g.members.founding.IsFounded() {
 		g.adoptRoster(block.Roster)
@@ -60,7 +60,7 @@ func (g *Group) observeInstalled(answer *raftpb.Message) {
 		if err = g.adoptFounding(&block); err == nil {
 			g.countFounded()
 			g.members.founding.Publish()
-			g.setRefuses()
+			g.members.SetExcluded()
 		}
 	}
 	if err != nil {

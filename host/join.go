@@ -6,27 +6,27 @@ import "github.com/millrace/millrace/host/internal/identity"
 // of the group yet.
 func (g *Group) openJoined() error {
 	ids := g.config.Members
-	g.members.rosters.SetIDs(ids)
+	g.members.Rosters.SetIDs(ids)
 	fsys := g.host.env.fs
 	_, found, err := identity.ReadJoined(fsys, g.host.config.Dir, g.id)
 	if err != nil {
 		return err
 	}
 	log := g.writes.storage.log
-	if g.members.joins = found; found || !g.config.Joins || log.LastIndex() > 0 {
+	if g.members.Joins = found; found || !g.config.Joins || log.LastIndex() > 0 {
 		return g.recordJoins()
 	}
 	if err := identity.WriteJoined(fsys, g.host.config.Dir, g.id, identity.Joined{Version: identity.JoinedVersion}); err != nil {
 		return err
 	}
-	g.members.joins = true
+	g.members.Joins = true
 	return g.recordJoins()
 }
 
 // recordJoins forgets the founding list of the configuration on a member that joins: the log has it.
 func (g *Group) recordJoins() error {
-	if g.members.joins {
-		g.members.rosters.SetIDs(nil)
+	if g.members.Joins {
+		g.members.Rosters.SetIDs(nil)
 	}
 	return nil
 }

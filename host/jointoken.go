@@ -101,6 +101,6 @@ func (h *inbound) Prove(channel [32]byte) (proof []byte) {
 	self := h.trust.admission.Self()
 	return h.trust.tokens.Prove(self.ID, self.Incarnation, channel, func(group uint64) bool {
 		g := h.groups.get(group)
-		return g != nil && g.isBoundHere()
+		return g != nil && g.members.IsBound()
 	})
 }

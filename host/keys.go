@@ -54,7 +54,7 @@ func (h *Host) boundToOtherKey(peer transport.Introduction) (*Group, membership.
 		return nil, key // this host has no TLS, so no other one proves anything
 	}
 	for _, g := range h.groups.all() {
-		if bound, is := g.counts().OtherKey(peer.ID, peer.Incarnation, key); is {
+		if bound, is := g.members.View().OtherKey(peer.ID, peer.Incarnation, key); is {
 			return g, bound
 		}
 	}
@@ -139,7 +139,7 @@ func (h *Host) recordUnbound(group, member uint64, cause string) {
 // receiveUnbound learns from a leader that it has not bound this host to the key that it has named.
 func (h *Host) receiveUnbound(from uint64, a plans.Answer) {
 	_, wanted := h.ownKey()
-	if g := h.groups.get(a.Group); g != nil && g.isOther(from) && a.ID == membership.PlanID(wanted[:len(a.ID)]) {
+	if g := h.groups.get(a.Group); g != nil && g.members.HasOther(from) && a.ID == membership.PlanID(wanted[:len(a.ID)]) {
 		h.recordUnbound(a.Group, h.config.ID, a.Why)
 	}
 }

@@ -52,7 +52,7 @@ func (g *leadingGroup) IsThere(id uint64) bool                { return g.host.is
 func (g *leadingGroup) NotLeader(leads uint64) error          { return g.host.notLeader(leads) }
 func (g *leadingGroup) Transferred(term uint64)               { (*Group)(g).tellMoved(term, true) }
 func (g *leadingGroup) Refused(err error)                     { (*Group)(g).countRefusal(err) }
-func (g *leadingGroup) IsQuorum(is func(id uint64) bool) bool { return (*Group)(g).isQuorum(is) }
+func (g *leadingGroup) IsQuorum(is func(id uint64) bool) bool { return g.members.IsQuorum(is) }
 
 func (g *leadingGroup) Disk() (busy bool, rounds uint64, full bool) {
 	q := g.writes.append

@@ -91,7 +91,7 @@ func (h *Host) receiveView(from uint64, body []byte) error {
 	switch s := g.life.status.Load(); {
 	case body[0] == control.ViewAnswer && s.Leader == from:
 		g.life.leaderViews.Store(&leadership.View{From: from, Term: s.Term, At: h.clock.awakeAtBeat(), Here: here})
-	case body[0] == control.ViewQuestion && g.isOther(from) && g.life.status.leads.Load():
+	case body[0] == control.ViewQuestion && g.members.HasOther(from) && g.life.status.leads.Load():
 		h.network.transport.SendBytes(from, transport.Control, leadership.EncodeView(g.id, slices.DeleteFunc(slices.Clone(g.memberIDs()), func(id uint64) bool { return !g.isHere(id) })))
 	}
 	return nil

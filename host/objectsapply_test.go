@@ -62,7 +62,7 @@ func objectMember(t interface{ Fatal(...any) }, m *keepMachine, ids ...object.ID
 		g := s.group
 		g.life.status.Store(diagnosis.Status{})
 		r := membership.Founded([]membership.Member{{ID: 1}, {ID: 2}, {ID: 3}})
-		g.members.rosters.Set(r, 0)
+		g.members.Rosters.Set(r, 0)
 		k, err := objects.New(objects.Settings{Group: 1, Self: 1, FS: crashfs.New(), Dir: "/objects", Options: object.Options{MaxSets: 6}}, loneMember{(*objectGroup)(g)}, nil)
 		if err != nil {
 			return err

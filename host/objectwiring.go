@@ -129,7 +129,7 @@ func (h *Host) receiveObjectRecord(from uint64, body []byte) error {
 	r.From = from
 	isQuestion := body[0] == control.ObjectQuestion
 	h.forPeer(from, r.Group, func(g *Group) {
-		if g.machine.objects != nil && (isQuestion || g.isMember(from)) {
+		if g.machine.objects != nil && (isQuestion || g.members.Has(from)) {
 			g.machine.objects.Heard(r, isQuestion)
 		}
 	})
@@ -161,7 +161,7 @@ func (g *objectGroup) Stamp() (_ time.Duration, due bool) { return (*Group)(g).s
 
 func (g *objectGroup) Roster() *membership.Roster { return (*Group)(g).roster() }
 
-func (g *objectGroup) RosterAt(index uint64) *membership.Roster { return g.members.rosters.At(index) }
+func (g *objectGroup) RosterAt(index uint64) *membership.Roster { return g.members.Rosters.At(index) }
 
 func (g *objectGroup) Work(doing string, piece func() (more bool)) (enqueue func()) {
 	return (*bulkHost)(g.host).Work((*bulkGroup)(g), doing, piece)

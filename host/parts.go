@@ -298,24 +298,13 @@ type groupMachine struct {
 
 // groupMembers says who counts in a group, how that began, and how it is to change.
 type groupMembers struct {
-	rosters members.Rosters
-	noted   members.Noted // owned by the turn
-	joins   bool          // this member was not, or not with this directory, among the founders
+	members.Group
 	changed signal        // the roster
 	time    apply.LogTime // of rosters: those are in force before the commands between them are applied
 
-	joinRefused atomic.Pointer[string] // why this host is not made a member; nil: it is one, or nothing was said
-
-	refuses      atomic.Pointer[[]uint64] // members that come with another directory; nil: none
-	refusesSince atomic.Int64             // refuses is not empty since then
-	hinted       atomic.Pointer[[]uint64] // members that come with the directory of a later roster
-	refusedAt    int64                    // tick of the turn at which a refusal was sent last
-	told         []uint64                 // members that were refused; owned by the turn
-
-	leaderAt         atomic.Int64 // tick at which the leader was heard last, without pulses
-	removal          members.Removal
-	withoutAuthority atomic.Bool // changed by the turn only
-	lostAt           int64       // when it was opened without
+	joinRefused      atomic.Pointer[string] // why this host is not made a member; nil: it is one, or nothing was said
+	withoutAuthority atomic.Bool            // changed by the turn only
+	authorityLostAt  int64                  // when it was opened without
 
 	founding founding.Group
 	plan     plans.Group

@@ -102,16 +102,16 @@ type placedGroup Group
 
 func (g *placedGroup) Err() error                 { return (*Group)(g).Err() }
 func (g *placedGroup) Roster() *membership.Roster { return (*Group)(g).roster() }
-func (g *placedGroup) Voters() []uint64           { return (*Group)(g).voters() }
+func (g *placedGroup) Voters() []uint64           { return g.members.Voters() }
 func (g *placedGroup) LeadsSince() int64          { return g.life.roleTimes.Leads.Load() }
-func (g *placedGroup) Excludes(id uint64) bool    { return (*Group)(g).excludes(id) }
+func (g *placedGroup) Excludes(id uint64) bool    { return g.members.Excludes(id) }
 func (g *placedGroup) Leave(w *placement.Wish)    { g.inbox.leaveWish(w) }
 func (g *placedGroup) Seat() *sched.Seat          { return &g.seat }
 func (g *placedGroup) Core() placement.Core       { return g.core.node }
 func (g *placedGroup) Ticks() int64               { return g.core.at.Ticks }
 func (g *placedGroup) Discards() bool             { return g.writes.discarding.waitsForLane }
 func (g *placedGroup) Rests() bool                { return g.leadership.leader.Rests() }
-func (g *placedGroup) ChangesMembers() bool       { return g.members.noted.Any() }
+func (g *placedGroup) ChangesMembers() bool       { return g.members.Noted.Any() }
 func (g *placedGroup) Lacks(id uint64) string     { return (*Group)(g).lacks(id) }
 func (g *placedGroup) Refused(err error)          { (*Group)(g).countRefusal(err) }
 
@@ -158,7 +158,7 @@ func (h *Host) receivePlacing(from uint64, body []byte) error {
 		if err != nil {
 			return err
 		}
-		if g := h.groups.get(r.Group); g != nil && g.isOther(from) && g.Err() == nil && r.Term <= g.life.status.Load().Term {
+		if g := h.groups.get(r.Group); g != nil && g.members.HasOther(from) && g.Err() == nil && r.Term <= g.life.status.Load().Term {
 			g.leadership.placing.Told(r)
 		}
 	}

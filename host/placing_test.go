@@ -204,7 +204,7 @@ func TestTheBestLevelMemberGetsTheLeadership(t *testing.T) {
 		p := openPlaced(t, two)
 		r := *p.group.roster()
 		r.Plan = &membership.Plan{}
-		p.group.members.rosters.Set(&r, 0)
+		p.group.members.Rosters.Set(&r, 0)
 		if told := p.pass(ledLong + 40); told != nil {
 			t.Errorf("a plan is under way, and the leader hands over to %v", told)
 		}

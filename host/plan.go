@@ -40,9 +40,9 @@ func (g *planWiring) Core() plans.Core           { return g.core.node }
 func (g *planWiring) Now() int64                 { return g.core.at.Ticks }
 func (g *planWiring) LogTime() time.Duration     { return (*Group)(g).logTime() }
 func (g *planWiring) MayPropose() bool           { return !g.writes.discarding.waitsForLane }
-func (g *planWiring) IsSettled() bool            { return !g.members.noted.Any() }
+func (g *planWiring) IsSettled() bool            { return !g.members.Noted.Any() }
 func (g *planWiring) IsHere(id uint64) bool      { return (*Group)(g).isHere(id) }
-func (g *planWiring) Excludes(id uint64) bool    { return (*Group)(g).excludes(id) }
+func (g *planWiring) Excludes(id uint64) bool    { return g.members.Excludes(id) }
 func (g *planWiring) RejectNew(id uint64) error  { return g.host.rejectNew(id) }
 func (g *planWiring) Ask(q plans.Request)        { (*Group)(g).askLeader(q) }
 func (g *planWiring) Skip(q plans.Request) error { return (*Group)(g).acceptSkip(q) }
@@ -114,7 +114,7 @@ func (h *Host) receivePlanRecord(from uint64, body []byte) error {
 		return err
 	}
 	q.From = from
-	if g := h.groups.get(group); g != nil && g.isOther(from) && !g.excludes(from) {
+	if g := h.groups.get(group); g != nil && g.members.HasOther(from) && !g.members.Excludes(from) {
 		g.members.plan.Requests.Enqueue(q)
 		g.want(dutyPlan)
 		g.wake()

@@ -20,7 +20,7 @@ func (g *pulseLeader) ID() uint64         { return g.id }
 func (g *pulseLeader) Ended() bool        { return (*Group)(g).Err() != nil }
 func (g *pulseLeader) Shard() pulse.Shard { return g.seat.Shard() }
 
-func (g *pulseLeader) IsQuorum(has func(id uint64) bool) bool { return (*Group)(g).isQuorum(has) }
+func (g *pulseLeader) IsQuorum(has func(id uint64) bool) bool { return g.members.IsQuorum(has) }
 
 // groupOf is the group of a leader.
 func groupOf(l pulse.Leader) *Group { return (*Group)(l.(*pulseLeader)) }

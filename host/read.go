@@ -145,7 +145,7 @@ func (h *Host) receiveRead(from uint64, body []byte) error {
 		return err
 	}
 	r.From = from
-	if g := h.groups.get(r.Group); g != nil && (isQuestion && g.isMember(from) || !isQuestion && g.isMemberOrLeads(from)) {
+	if g := h.groups.get(r.Group); g != nil && (isQuestion && g.members.Has(from) || !isQuestion && g.members.HasOrFollows(from)) {
 		g.reads.queue.Enqueue(r, isQuestion)
 	}
 	return nil
@@ -158,7 +158,9 @@ func (g *Group) readTurn() reads.Turn {
 }
 
 // advanceReads is the duty of a turn.
-func (g *Group) advanceReads() (again bool) { return g.reads.round.Step(g.readTurn(), g.isOther) }
+func (g *Group) advanceReads() (again bool) {
+	return g.reads.round.Step(g.readTurn(), g.members.HasOther)
+}
 
 // readsDue returns the tick at which a question must be repeated.
 func (g *Group) readsDue() int64 {

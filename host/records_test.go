@@ -135,7 +135,7 @@ func FuzzControl(f *testing.F) {
 			l.manual.tick()
 		}
 		now := l.group.Status()
-		if l.group.Err() != nil || now.Term != before.Term || now.Role != before.Role || now.LastIndex != before.LastIndex || !slices.Equal(l.group.voters(), []uint64{1, 2, 3}) {
+		if l.group.Err() != nil || now.Term != before.Term || now.Role != before.Role || now.LastIndex != before.LastIndex || !slices.Equal(l.group.members.Voters(), []uint64{1, 2, 3}) {
 			t.Fatalf("a control record of host %d has changed %+v to %+v (%v)", from, before, now, l.group.Err())
 		}
 	})

@@ -46,21 +46,21 @@ func TestARefusedMemberIsToldAgain(t *testing.T) {
 func TestAMemberThatJoinsVotesForItsOwnDirectoryOnly(t *testing.T) {
 	l := openTestHost(t, 3)
 	g := l.group
-	g.members.joins = true
-	if g.mayVote() {
+	g.members.Joins = true
+	if g.members.MayVote() {
 		t.Error("no roster is known, and the host votes")
 	}
 	r := rosterOf(9, 1, 2, 3)
-	g.members.rosters.Set(r, 0)
-	if g.mayVote() {
+	g.members.Rosters.Set(r, 0)
+	if g.members.MayVote() {
 		t.Error("another directory is the member, and the host votes")
 	}
 	r.Members[0].Incarnation = l.incarnation()
-	if !g.mayVote() {
+	if !g.members.MayVote() {
 		t.Error("the host does not vote although it is the member")
 	}
-	g.members.rosters.Set(rosterOf(10, 2, 3), 0)
-	if g.mayVote() {
+	g.members.Rosters.Set(rosterOf(10, 2, 3), 0)
+	if g.members.MayVote() {
 		t.Error("the host is no member, and votes")
 	}
 }
@@ -70,12 +70,12 @@ func TestAHintStaysUntilTheRosterIsAsLate(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
 	hint := rosterOf(30, 1, 2, 3)
-	l.group.members.rosters.AcceptHint(hint)
+	l.group.members.Rosters.AcceptHint(hint)
 	for _, version := range []uint64{20, 30} {
 		r := *l.group.roster()
 		r.Version, r.Changed = version, version
 		l.group.setRoster(&r)
-		if have := l.group.members.rosters.Hint(); (have == hint) != (version < hint.Version) {
+		if have := l.group.members.Rosters.Hint(); (have == hint) != (version < hint.Version) {
 			t.Errorf("version %d is in force, and the hint is %v", version, have)
 		}
 	}

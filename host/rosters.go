@@ -12,7 +12,7 @@ import (
 // recordMembers notes the entries among those that are appended to this host's log, and forgets those that
 // they replace.
 func (g *Group) recordMembers(entries []raftpb.Entry) {
-	replaced, noted := g.members.noted.Append(entries)
+	replaced, noted := g.members.Noted.Append(entries)
 	if replaced {
 		g.want(dutyPlan) // it waits for those that were noted
 	}
@@ -37,7 +37,7 @@ func (g *Group) readMembers(after uint64) error {
 // forgetMembers forgets what was noted and is not in the log any more, when the core was started again from
 // the log.
 func (g *Group) forgetMembers() {
-	g.members.noted.Keep(func(e *raftpb.Entry) bool {
+	g.members.Noted.Keep(func(e *raftpb.Entry) bool {
 		term, ok := g.core.node.EntryTerm(e.Index)
 		return ok && term == e.Term
 	})
@@ -46,12 +46,12 @@ func (g *Group) forgetMembers() {
 // commitMembers puts in force what was noted through an index. It is part of a turn, and comes before the
 // entries are handed to the state machine.
 func (g *Group) commitMembers(through uint64) {
-	now := g.members.noted.Through(through)
+	now := g.members.Noted.Through(through)
 	for i := range now {
 		g.commitMember(&now[i])
 	}
 	if len(now) > 0 {
-		g.members.noted.DropThrough(through)
+		g.members.Noted.DropThrough(through)
 		g.want(dutyPlan)
 	}
 }
@@ -103,7 +103,7 @@ func (g *Group) reportIgnored(e *raftpb.Entry, why error) {
 // name. What other parts do then is in wiring.go.
 func (g *Group) setRoster(next *membership.Roster) {
 	g.host.learnMembers(next)
-	was := g.members.rosters.Set(next, g.machine.apply.Applied())
+	was := g.members.Rosters.Set(next, g.machine.apply.Applied())
 	g.members.time.Observe(next.Time, g.now())
 	g.rosterChanged(was, next)
 }
@@ -125,7 +125,7 @@ func (g *Group) adoptFounders() {
 	}
 	ids := b.IDs()
 	g.host.learnHosts(ids)
-	g.members.rosters.SetIDs(ids)
+	g.members.Rosters.SetIDs(ids)
 	g.writes.storage.Conf = raftpb.ConfState{Voters: ids}
 	for _, id := range ids {
 		g.core.node.ApplyConfChange(raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: id})

@@ -28,21 +28,21 @@ import (
 // orderSkips looks for entries that skip a command among those that are committed and not handed out yet: a
 // halted machine may keep the core from handing them out. It is part of a turn.
 func (g *Group) orderSkips() (again bool) {
-	if !g.members.noted.Any() {
+	if !g.members.Noted.Any() {
 		return false
 	}
 	commit := g.core.node.BasicStatus().Commit
-	for _, e := range g.members.noted.All() {
+	for _, e := range g.members.Noted.All() {
 		if e.Index <= commit && entry.IsSkip(e.Type, e.Data) {
 			g.orderSkip(&e)
 		}
 	}
-	return g.members.noted.Any()
+	return g.members.Noted.Any()
 }
 
 // openSkips notes the entries behind a snapshot that are surely committed, when the group is opened.
 func (g *Group) openSkips(committed uint64) {
-	for _, e := range g.members.noted.All() {
+	for _, e := range g.members.Noted.All() {
 		if e.Index <= committed && entry.IsSkip(e.Type, e.Data) {
 			g.machine.apply.Skips.Order(&e)
 		}
@@ -90,7 +90,7 @@ func (g *Group) acceptSkip(q plans.Request) error {
 	if err != nil {
 		return err
 	}
-	if g.machine.apply.Skips.Of(s.Index) > 0 || slices.ContainsFunc(g.members.noted.All(), func(e raftpb.Entry) bool {
+	if g.machine.apply.Skips.Of(s.Index) > 0 || slices.ContainsFunc(g.members.Noted.All(), func(e raftpb.Entry) bool {
 		other, err := entry.DecodeSkip(e.Data)
 		return err == nil && entry.IsSkip(e.Type, e.Data) && other.Index == s.Index
 	}) {

@@ -134,7 +134,7 @@ func (g *Group) stepMessages() {
 		}
 		g.countRefusal(g.core.node.Step(g.work.taken.messages[i]))
 		g.leadership.leader.Acknowledged(&g.work.taken.messages[i])
-		g.observeLeader(&g.work.taken.messages[i])
+		g.members.ObserveLeader(&g.work.taken.messages[i])
 		g.observeOrder(&g.work.taken.messages[i])
 		if g.writes.discarding.unheard > 0 {
 			g.writes.discarding.hears(&g.work.taken.messages[i], g.core.node.BasicStatus().Term)

@@ -14,7 +14,7 @@ import (
 // waits no more.
 func (g *Group) sayWhatIsMissing() (again bool) {
 	w, now := &g.life.waiting, g.core.at.Ticks-g.core.at.Missed
-	isFounded := g.members.founding.IsFounded() && !(g.members.joins && !g.isBoundHere())
+	isFounded := g.members.founding.IsFounded() && !(g.members.Joins && !g.members.IsBound())
 	waited := time.Duration(now-w.since) * g.host.config.tickPeriod()
 	switch isWaiting := !isFounded || g.core.node.BasicStatus().Lead == raft.None; {
 	case !isWaiting && !w.waits:

@@ -51,9 +51,9 @@ func (g *Group) rosterChanged(was, now *membership.Roster) {
 	if g.core.node == nil {
 		return
 	}
-	g.members.rosters.DropHint(now) // rosterquery.go: a hint that is not later is of no use
-	g.observeJoined(now)            // applicants.go: this host may be a member now
-	g.setRefuses()                  // refusals.go: members that come with another directory
+	g.members.Rosters.DropHint(now) // a hint that is not later is of no use
+	g.observeJoined()               // applicants.go: this host may be a member now
+	g.members.SetExcluded()         // members that come with another directory
 	g.host.reports.events.Emit(event.MembersChanged{Group: g.id, Version: now.Version, Conf: now.Conf})
 	g.host.env.logger.Info("members changed", append([]any{"group", g.id, "host", g.self, "index", now.Version}, confWords(now.Conf)...)...)
 	g.members.plan.Executions.Poll() // execute.go: a plan may have ended

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/raft/confchange"
+	"github.com/millrace/millrace/raft/quorum"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 	"github.com/millrace/millrace/transport"
@@ -179,7 +180,7 @@ func half(voters []uint64, works func(id uint64) bool) int {
 			n++
 		}
 	}
-	return n - (len(voters)/2 + 1)
+	return n - quorum.Size(len(voters))
 }
 
 // ErrRefused is wrapped by every error that refuses a change or a plan.

@@ -44,9 +44,9 @@ var electionBugs = []bug{
 		}
 	}`}}},
 	{name: "half_elects", what: "half of the voters elect a leader", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/quorum/quorum.go",
-		`need := len(c)/2 + 1`, `need := (len(c) + 1) / 2`}}},
+		`need := Size(len(c))`, `need := (len(c) + 1) / 2`}}},
 	{name: "one_vote_elects", what: "one vote elects a leader", in: "sim/core", found: "TestSeeds", args: "-seeds 300", edits: []edit{{"raft/quorum/quorum.go",
-		`need := len(c)/2 + 1`, `need := min(len(c), 1)`}}},
+		`need := Size(len(c))`, `need := min(len(c), 1)`}}},
 	{name: "new_half_elects", what: "in a joint configuration the new voters elect a leader alone", in: "raft", found: "TestStories", edits: []edit{{"raft/quorum/quorum.go",
 		`case a == VoteWon && b == VoteWon:`, `case a == VoteWon:`}}},
 	{name: "own_prevote_refused", what: "a candidate refuses its own pre-vote", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/candidate.go",

@@ -12,7 +12,7 @@ var replicationBugs = []bug{
 	{name: "old_entries_count_at_once", what: "a new leader counts the entries that it found before they are durable", same: "a node asks for votes when all that it was handed is durable, so a new leader has nothing else", edits: []edit{{"raft/leader.go",
 		`own.Match = r.log.durable()`, `own.Match = last`}}},
 	{name: "half_commits", what: "half of the voters commit an entry", in: "sim/core", found: "TestSeeds", args: "-seeds 100", also: []judge{{in: "sim", test: "TestSeeds", args: "-seeds 40 -failures 1", says: "but after a crash with"}}, edits: []edit{{"raft/quorum/quorum.go",
-		`acked[len(acked)-(len(acked)/2+1)]`, `acked[len(acked)-(len(acked)+1)/2]`}}},
+		`acked[len(acked)-Size(len(acked))]`, `acked[len(acked)-(len(acked)+1)/2]`}}},
 	{name: "old_half_commits", what: "in a joint configuration the more advanced half commits an entry", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/tracker/jointvoters.go",
 		`return min(v.half(0, members), v.half(1, members))`, `return max(v.half(0, members), v.half(1, members))`}}},
 	{name: "commit_one_more", what: "a leader commits one more entry than a quorum holds", in: "sim/core", found: "TestSeeds", args: "-seeds 100", edits: []edit{{"raft/commit.go",

@@ -21,15 +21,20 @@ var runtimeBugs = []bug{
 		` || w.Boottime() >= l.until {`, ` {`}}},
 	{name: "lease_from_answer", what: "a lease begins when its round was answered, not when it was sent", in: "sim", found: "TestLeases", args: "-leases 100", edits: []edit{{"host/internal/reads/round.go",
 		`sent: asked.at,`, `sent: r.queue.wiring.Boottime(),`}}},
-	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/notices.go",
+	{name: "believe_one_removal", what: "a member stops when one host says that it was removed", in: "sim", found: "TestCatchUp", args: "-catch-ups 8", says: "has stopped by itself", also: []judge{{in: "host", test: "TestHarmlessLies", args: "-lies-every 1"}}, edits: []edit{{"host/internal/members/removal.go",
 		`believesRemoval(by uint64) bool {
 `, `believesRemoval(by uint64) bool {
 	if true {
 		return true
 	}
 `}}},
-	{name: "removed_are_silent", what: "a member that was removed no longer tells others that they were removed, too", in: "host", found: "TestRemovedMemberTellsOthersOfTheirRemoval", edits: []edit{{"host/rosterquery.go",
-		`if r == nil || r.Version <= version {`, `if r == nil || g.Err() != nil || r.Version <= version {`}}},
+	{name: "flapping_fills_the_log", what: "each transfer that a receiver ends is a line in the log", in: "host/internal/bulk", found: "TestAFlappingReceiverDoesNotFillTheLog", edits: []edit{{"host/internal/bulk/transfers.go",
+		`float64(time.Second))); ok {`, `float64(time.Second))); ok || true {`}}},
+	{name: "removed_are_silent", what: "a member that was removed no longer tells others that they were removed, too", in: "host", found: "TestRemovedMemberTellsOthersOfTheirRemoval", edits: []edit{{"host/memberview.go",
+		`	default:
+		g.members.AnswerRoster`, `	case g.Err() != nil:
+	default:
+		g.members.AnswerRoster`}}},
 	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/internal/proposals/retries.go",
 		`q.Pause(v, min(ticks<<s.refusals, max(ticks, 2*q.HeartbeatTicks)))
 	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)`, `q.Pause(v, ticks)`}}},
@@ -174,8 +179,8 @@ var runtimeBugs = []bug{
 // readBack`}}},
 	{name: "rescue_keeps_cluster", what: "a rescued host keeps the number of the old cluster", in: "sim", found: "TestRescues", args: "-rescues 10", says: "which is of another cluster, can be added to the rescued one", edits: []edit{{"host/rescue/directory.go",
 		`Cluster: cluster, ID: d.identity.ID}`, `Cluster: to.Former, ID: d.identity.ID}`}}},
-	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/refusals.go",
-		`return g.members.founding.IsFounded() ||`, `return true || g.members.founding.IsFounded() ||`}, {"host/internal/founding/duty.go",
+	{name: "unfounded", what: "the members of a group vote, and its leader takes commands, before the group is founded", in: "sim", found: "TestFounding", args: "-foundings 150", says: "the group is founded with the empty directory of host", edits: []edit{{"host/internal/members/refusal.go",
+		`return m.w.IsFounded() ||`, `return true || m.w.IsFounded() ||`}, {"host/internal/founding/duty.go",
 		`lo <= last; {`, `lo <= last && false; {`}, {"host/internal/founding/group.go",
 		`return f.founded || f.current`, `return true || f.current`}, {"host/internal/founding/duty.go",
 		`if f.founded {

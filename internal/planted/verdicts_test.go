@@ -3,7 +3,7 @@ package planted_test
 // verdictBugs are bugs in what a host says of the health of its groups.
 var verdictBugs = []bug{
 	{name: "removed_refused", what: "Founding names a removed member's host among those that are refused", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/foundingstatus.go",
-		`!g.hasRemoved(id)`, `true`}}},
+		`!g.members.HasRemoved(id)`, `true`}}},
 	{name: "removed_dialed", what: "a removed host is dialed for ever", in: "host", found: "TestRemovedHostIsForgotten", edits: []edit{{"host/peers.go",
 		`if t, dials := h.network.transport.(demandDialer); dials {`, `if t, dials := h.network.transport.(demandDialer); false && dials {`}}},
 	{name: "welcome_untold", what: "a refusal of this host's directory does not end when the other host admits it", in: "host", found: "TestRefusalEndsWithAWelcome", edits: []edit{{"host/handshakes.go",
@@ -51,7 +51,7 @@ var verdictBugs = []bug{
 	{name: "token_untold", what: "a host that is refused does not learn what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/admit.go",
 		`(*Host)(h).tokenRefusal(peer.ID); why != ""`, `(*Host)(h).tokenRefusal(peer.ID); false && why != ""`}}},
 	{name: "token_untold_by_followers", what: "only the leader tells a host that is refused what is wrong with its token", in: "host", found: "TestRefusedTokenIsToldWhereItCame", edits: []edit{{"host/applicants.go",
-		`if r := g.roster(); r != nil && g.Err() == nil && !g.isLeaderSilent(`, `if r := g.roster(); false && r != nil && g.Err() == nil && !g.isLeaderSilent(`}}},
+		`if r := g.roster(); r != nil && g.Err() == nil && !g.members.IsLeaderSilent(`, `if r := g.roster(); false && r != nil && g.Err() == nil && !g.members.IsLeaderSilent(`}}},
 	{name: "refused_for_long", what: "a host that was refused is named for 20 election timeouts after it has gone", in: "sim", found: "TestRests", args: "-rest-seeds 1", says: "names a cause: ", edits: []edit{{"host/internal/examination/facts.go",
 		`	refusedTimeouts = 8
 `, `	refusedTimeouts = 20

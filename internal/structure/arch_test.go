@@ -55,7 +55,7 @@ host/diagnosis         host/event                                               
 host/internal/turn                                                                                            |
 host/internal/budget                                                                                          |
 host/admin             internal/repetition                                                                    |
-host/membership        raft/raftpb raft/tracker raft/confchange transport                                     |
+host/membership        raft/quorum raft/raftpb raft/tracker raft/confchange transport                                     |
 host/outcome           host/diagnosis host/membership wal                                                   |
 host/statemachine      host/outcome host/session object raft/raftpb                                          |
 host/internal/containment env host/statemachine raft |
@@ -69,18 +69,18 @@ host/internal/control  transport                                                
 host/internal/entry    raft raft/raftpb host/membership transport snapshot |
 host/internal/workqueue host/internal/budget host/internal/outbox raft raft/raftpb internal/lock              |
 host/internal/appendlane env host/internal/budget host/internal/entry host/internal/outbox host/internal/sched host/internal/workqueue raft raft/raftpb wal internal/lock|
-host/internal/bulk     host/event host/internal/control raft snapshot transport internal/lock                 |
-host/internal/divergence host/event host/session host/internal/control host/internal/entry internal/lock      |
+host/internal/bulk     host/event host/internal/control raft snapshot transport internal/lock internal/repetition                 |
+host/internal/divergence host/event host/session host/internal/control host/internal/entry raft/quorum internal/lock      |
 host/internal/storage  env internal/repetition raft raft/raftpb vfs wal internal/lock                         |
 host/internal/apply    env vfs raft/raftpb object host/event host/outcome host/session host/statemachine host/internal/containment host/internal/divergence host/internal/entry host/internal/identity host/internal/sched host/internal/storage host/internal/workqueue internal/lock|
-host/internal/members  host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/raftpb transport wal internal/lock|
+host/internal/members  host/event host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/quorum raft/raftpb transport wal internal/lock|
 host/internal/founding host/diagnosis host/internal/entry host/internal/turn raft raft/raftpb transport |
 host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity host/internal/turn raft raft/raftpb raft/tracker transport internal/lock|
 host/internal/reads    host/internal/budget host/internal/control host/internal/sched internal/lock           |
 host/internal/proposals host/batches raft raft/raftpb transport host/session host/outcome host/statemachine host/internal/budget host/internal/control host/internal/sched host/internal/turn internal/lock|
 host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs internal/lock|
 host/internal/snapshots env raft raft/raftpb snapshot transport vfs host/event host/statemachine internal/repetition host/internal/bulk host/internal/containment host/internal/control host/internal/entry host/internal/identity host/internal/sched internal/lock|
-host/internal/examination host/diagnosis host/event host/membership host/internal/appendlane host/internal/divergence host/internal/identity raft raft/raftpb raft/tracker snapshot vfs internal/lock|
+host/internal/examination host/diagnosis host/event host/membership host/internal/appendlane host/internal/divergence host/internal/identity raft raft/quorum raft/raftpb raft/tracker snapshot vfs internal/lock|
 host/internal/leadership host/membership host/internal/control host/internal/entry host/internal/examination host/internal/turn raft raft/raftpb raft/tracker internal/lock |
 host/internal/placement env host/membership host/internal/control host/internal/sched raft raft/tracker internal/lock|
 host/internal/peers    host/outcome host/internal/control host/internal/entry host/internal/examination host/internal/identity raft transport internal/lock|

@@ -107,8 +107,11 @@ func Majority(acked []Index) Index {
 	}
 	// With n voters in ascending order, n/2+1 of them, a majority, hold the entry that n/2 of them are ahead
 	// of.
-	return acked[len(acked)-(len(acked)/2+1)]
+	return acked[len(acked)-Size(len(acked))]
 }
+
+// Size returns how many of some voters are a majority.
+func Size(voters int) int { return voters/2 + 1 }
 
 // VoteResult counts the votes; true is a vote in favour. The empty configuration has won, so that it has no
 // weight in a joint one.
@@ -116,7 +119,7 @@ func (c MajorityConfig) VoteResult(votes map[uint64]bool) VoteResult {
 	if len(c) == 0 {
 		return VoteWon
 	}
-	need := len(c)/2 + 1
+	need := Size(len(c))
 	var granted, missing int
 	for id := range c {
 		v, voted := votes[id]

@@ -435,7 +435,7 @@ func (r *Receiver) Abort(cause string) {
 	}
 	r.class().counts.Aborted++
 	r.all.emit(r.content.Failed(r.from, r.received, cause))
-	r.all.wiring.Warn(r.content.What()+" was not received", "group", r.group.ID(), "host", r.all.settings.Self, "from", r.from, "content", r.content.Name(), "cause", cause)
+	r.all.warn(topic{r.group.ID(), r.from, "abort"}, r.content.What()+" was not received", "from", r.from, "content", r.content.Name(), "cause", cause)
 	if r.content.Lasts() {
 		r.startOver()
 		return

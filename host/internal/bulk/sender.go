@@ -287,7 +287,7 @@ func (s *Sender) finish() {
 func (s *Sender) Fail(cause string) {
 	s.class().counts.Aborted++
 	s.all.emit(s.content.Failed(s.to, s.bytes, cause))
-	s.all.wiring.Warn(s.content.What()+" was not sent", "group", s.group.ID(), "host", s.all.settings.Self, "to", s.to, "content", s.content.Name(), "cause", cause)
+	s.all.warn(topic{s.group.ID(), s.to, "fail"}, s.content.What()+" was not sent", "to", s.to, "content", s.content.Name(), "cause", cause)
 	if !s.core {
 		s.stop(sendingGone)
 		return

@@ -12,10 +12,8 @@ import (
 
 // lied notes that a sender has sent what is not in the content, and asks another member.
 func (r *Receiver) lied(from uint64, what string) {
-	if r.lies++; r.lies&(r.lies-1) == 0 {
-		r.all.wiring.Warn("a part of "+r.content.What()+" that was sent is wrong, and is refused", "group", r.group.ID(), "host", r.all.settings.Self, "content", r.content.Name(), "from", from, "cause", what, "wrong", r.lies)
-	}
-	if r.lies >= maxLies {
+	r.all.warn(topic{r.group.ID(), from, "lie"}, "a part of "+r.content.What()+" that was sent is wrong, and is refused", "content", r.content.Name(), "from", from, "cause", what)
+	if r.lies++; r.lies >= maxLies {
 		r.Abort(fmt.Sprintf("%d parts of it were wrong, the last one because %s", r.lies, what))
 		return
 	}

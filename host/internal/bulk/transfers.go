@@ -3,9 +3,11 @@ package bulk
 import (
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/internal/lock"
+	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -43,9 +45,10 @@ type Transfers struct {
 
 	classes []*Class
 
-	outgoing    []outgoing    // to send,
-	events      []event.Event // to emit,
-	afterUnlock []func()      // and to call when mu is released
+	topics      map[topic]*repetition.Gate // of lines in the log
+	outgoing    []outgoing                 // to send,
+	events      []event.Event              // to emit,
+	afterUnlock []func()                   // and to call when mu is released
 }
 
 // Settings are the times of a host, in ticks.
@@ -117,6 +120,30 @@ func (t *Transfers) Out() []*Sender { return slices.Clone(t.out) }
 func (t *Transfers) lock() {
 	t.mu.Lock()
 	t.at = max(t.at, t.wiring.Now())
+}
+
+// topic is what lines in the log are about: what another host does in a group makes it known once, and then
+// at growing distances.
+type topic struct {
+	group, host uint64
+	what        string
+}
+
+// maxTopics bounds the topics. More are those of many groups at once, and all begin again.
+const maxTopics = 1024
+
+// warn writes a line, unless its topic was written a moment ago. The caller holds mu.
+func (t *Transfers) warn(about topic, text string, args ...any) {
+	gate := t.topics[about]
+	if gate == nil {
+		if gate = new(repetition.Gate); t.topics == nil || len(t.topics) == maxTopics {
+			t.topics = map[topic]*repetition.Gate{}
+		}
+		t.topics[about] = gate
+	}
+	if repeats, ok := gate.Admit(time.Duration(float64(t.at) / t.settings.TicksPerSecond * float64(time.Second))); ok {
+		t.wiring.Warn(text, append(args, "group", about.group, "host", t.settings.Self, "repeats", repeats)...)
+	}
 }
 
 // unlock releases mu, then says, emits and calls what is waiting for that.

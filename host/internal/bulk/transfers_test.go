@@ -3,8 +3,10 @@ package bulk
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/host/event"
@@ -29,6 +31,7 @@ type node struct {
 	sent    []sent
 	work    []func() bool // pieces that a lane must run
 	events  []event.Event
+	lines   []string // of the log
 	hastens int
 	numbers uint64
 	core    []raft.SnapshotStatus
@@ -84,11 +87,13 @@ func (n *node) publish(index uint64, content []byte) [32]byte {
 }
 
 // Wiring.
-func (n *node) Now() int64          { return n.now }
-func (n *node) Hasten()             { n.hastens++ }
-func (n *node) Emit(e event.Event)  { n.events = append(n.events, e) }
-func (n *node) Warn(string, ...any) {}
-func (n *node) Number() uint64      { n.numbers++; return n.numbers }
+func (n *node) Now() int64         { return n.now }
+func (n *node) Hasten()            { n.hastens++ }
+func (n *node) Emit(e event.Event) { n.events = append(n.events, e) }
+func (n *node) Warn(text string, args ...any) {
+	n.lines = append(n.lines, fmt.Sprint(append([]any{text, " "}, args...)...))
+}
+func (n *node) Number() uint64 { n.numbers++; return n.numbers }
 
 func (n *node) Send(to uint64, _ transport.Kind, body []byte) bool {
 	n.sent = append(n.sent, sent{to, slices.Clone(body)})
@@ -333,5 +338,26 @@ func TestSendingSlots(t *testing.T) {
 	a.take(5, Ask{Group: 7, Hash: [32]byte{9}, Number: 1}.Encode())
 	if !slices.Equal(a.sent[len(a.sent)-1].body, End{Group: 7, Hash: [32]byte{9}, Why: Absent}.Encode()) {
 		t.Error("a member that asks for what is not here was not told")
+	}
+}
+
+// A host that asks and gives up, again and again, makes one line in the log, and the next ones say how often.
+func TestAFlappingReceiverDoesNotFillTheLog(t *testing.T) {
+	a := newNode(t, 1)
+	hash := a.publish(9, []byte("state"))
+	flap := func(times int) {
+		for i := range times {
+			a.Asked(a, 2, &Ask{Hash: hash, Number: uint64(a.now)<<20 + uint64(i) + 1})
+			a.Ended(a, 2, End{Hash: hash, Why: Refused})
+		}
+	}
+	flap(100)
+	if len(a.lines) != 1 || len(a.events) != 100 {
+		t.Fatalf("%d transfers have failed, and the log has %q", len(a.events), a.lines)
+	}
+	a.now += 40 * 11
+	flap(1)
+	if len(a.lines) != 2 || !strings.Contains(a.lines[1], "99") {
+		t.Errorf("eleven seconds later the log has %q", a.lines)
 	}
 }

@@ -48,7 +48,7 @@ var lockers = words(`
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
 var lockingFunctions = words(`
-	Group.setRefuses
+	members.Group.SetExcluded
 	identity.Enter`)
 
 func words(text string) map[string]bool {

@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/internal/lock"
+	"github.com/millrace/millrace/raft/quorum"
 )
 
 // Members that have applied the same commands must have the same state. A machine that iterates over a map,
@@ -322,7 +323,7 @@ func markMinority(members []event.DivergedMember, voters int) (differ bool) {
 		if agree < len(members) {
 			differ = true
 		}
-		if agree > voters/2 {
+		if agree >= quorum.Size(voters) {
 			for j := range members {
 				members[j].Minority = members[j].Sum != members[i].Sum
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/raft/quorum"
 )
 
 // stopMinority stops the members that differ from a majority, if the members that agree and were heard lately
@@ -22,7 +23,7 @@ func (d *Comparison) stopMinority(found *event.Diverged, form string) {
 			}
 		}
 	}
-	if order == nil || there <= d.wiring.Voters()/2 {
+	if order == nil || there < quorum.Size(d.wiring.Voters()) {
 		return // no majority agrees, or it could not go on by itself now; the next reports may say so
 	}
 	for _, m := range found.Members {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/raft/quorum"
 )
 
 // What a command or a read has waited for when its context ends. Explain has bounds of two election
@@ -67,7 +68,7 @@ func missingVoters(f *Facts) (Want, string) {
 	case !f.isQuorum(heard) && f.isJoint():
 		return Quorum, fmt.Sprintf("%s: %s", f.lackedQuorum(heard), missing)
 	case !f.isQuorum(heard):
-		return Quorum, fmt.Sprintf("%v of %d, and a quorum is %d: %s", heard, len(voters), len(voters)/2+1, missing)
+		return Quorum, fmt.Sprintf("%v of %d, and a quorum is %d: %s", heard, len(voters), quorum.Size(len(voters)), missing)
 	case leader == 0:
 		return Leader, fmt.Sprintf("hosts %v are heard, a quorum of %s", heard, f.votersText())
 	case slices.Contains(voters, leader) && !slices.Contains(heard, leader):

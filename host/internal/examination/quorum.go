@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/millrace/millrace/raft/quorum"
 )
 
 // What Explain, and an error that says what a command waits for, know of quorums. While the configuration is
@@ -17,7 +19,7 @@ func (f *Facts) isQuorum(hosts []uint64) bool {
 		return r.Spare(func(id uint64) bool { return slices.Contains(hosts, id) }) >= 0
 	}
 	voters := f.voters()
-	return len(common(voters, hosts)) > len(voters)/2
+	return len(common(voters, hosts)) >= quorum.Size(len(voters))
 }
 
 func (f *Facts) isJoint() bool {
@@ -48,7 +50,7 @@ func (f *Facts) lackedQuorum(heard []uint64) string {
 	if slices.Contains(heard, f.Host) {
 		itself = ", itself included"
 	}
-	return fmt.Sprintf("of %d voters this host hears %d%s; a quorum is %d", len(voters), len(heard), itself, len(voters)/2+1)
+	return fmt.Sprintf("of %d voters this host hears %d%s; a quorum is %d", len(voters), len(heard), itself, quorum.Size(len(voters)))
 }
 
 // votersText names the voters of whom a quorum is needed.

@@ -52,6 +52,28 @@ func (t *Removal) Believes(n Notice) bool {
 	return t.first != n.By || n.Now-t.since >= n.After || n.IsOnly
 }
 
+// ReceiveRemoval learns from another host that this one's directory was removed. It may never have applied
+// that it was added.
+func (m *Group) ReceiveRemoval(by uint64, r Removed) {
+	now := m.Rosters.Now()
+	// A founder that was closed early may not know that the group is founded, but its log binds it.
+	mayBe := now != nil && r.Version > now.Version || now == nil && (m.Joins || m.w.Bound() != nil)
+	if r.Incarnation != m.w.Directory() || !mayBe {
+		return // it is about another directory, or late
+	}
+	if m.believesRemoval(by) {
+		m.w.Stop(fmt.Errorf("%w; host %d says so", &RemovedError{Group: m.settings.Group, Self: m.settings.Self, Index: r.Version}, by))
+	}
+}
+
+// believesRemoval reports whether this member is to believe that it was removed, now that a host says so.
+func (m *Group) believesRemoval(by uint64) bool {
+	return m.removal.Believes(Notice{
+		By: by, Now: m.w.Now(), After: RemovalTimeouts * m.settings.Election,
+		LeaderAt: m.leaderAt.Load(), IsSilent: m.IsLeaderSilent(), IsOnly: m.View().IsOnlyOther(by, m.w.Others()),
+	})
+}
+
 // RemovedError is why a member that was removed has stopped.
 type RemovedError struct{ Group, Self, Index uint64 }
 

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/examination"
-	"github.com/millrace/millrace/internal/lock"
 )
 
 // Handshakes say which other hosts this one has met in this life. Two hosts have met when each has recorded
@@ -22,7 +21,6 @@ type Handshakes struct {
 	peers atomic.Pointer[map[uint64]*Handshake] // of every other host that is known; a new map when one is added
 
 	Unfounded atomic.Int64 // groups that are open here and have no founding entry in their log
-	Refusing  lock.Mutex   // held while it is computed whom a group refuses, so that the newest answer stays
 }
 
 // Handshake is what this host knows of one other. Moments are in ticks that were not missed.
