@@ -21,6 +21,9 @@ var (
 	// ErrOverloaded: too many commands or reads are under way. Submit it again after RetryAfter, or use
 	// Propose, which waits; it refuses only if too many others wait already.
 	ErrOverloaded = outcome.ErrOverloaded
+	// ErrCompletionsFull: as many commands and reads as the Completions hold are under way, or have outcomes
+	// that are not taken. Take outcomes, and hand in the rest.
+	ErrCompletionsFull = outcome.ErrCompletionsFull
 	// ErrTooLarge: the encoded command is larger than Config.MaxCommandBytes. Cut it, or raise the bound.
 	ErrTooLarge = outcome.ErrTooLarge
 	// ErrDropped: another leader's entry took the place of a command that was proposed with Here. Propose it

@@ -49,6 +49,7 @@ func TestEveryError(t *testing.T) {
 		"NotLeaderError":      {millrace.ErrNotLeader, &notLeader, false, notLeading},
 		"ErrOverloaded":       {millrace.ErrOverloaded, &overloaded, false, overload},
 		"OverloadedError":     {millrace.ErrOverloaded, &overloaded, false, overload},
+		"ErrCompletionsFull":  {millrace.ErrCompletionsFull, nil, false, completionsFull},
 		"ErrTooLarge":         {millrace.ErrTooLarge, nil, false, tooLarge},
 		"ErrDropped":          {millrace.ErrDropped, nil, false, dropped},
 		"ErrIndeterminate":    {millrace.ErrIndeterminate, nil, true, unknown},
@@ -177,6 +178,14 @@ func overload(t *testing.T, _ *trio[[]byte, uint64]) error {
 			return err
 		}
 	}
+}
+
+func completionsFull(t *testing.T, c *trio[[]byte, uint64]) error {
+	leader, _ := c.leader(t)
+	done := millrace.NewCompletions[uint64](1)
+	_, err := leader.SubmitMany([][]byte{{1}, {2}}, []uint64{1, 2}, done)
+	gather(t, done, 1)
+	return err
 }
 
 func tooLarge(t *testing.T, c *trio[[]byte, uint64]) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/internal/completion"
 )
 
 // ProposeOption changes one Propose or Submit.
@@ -224,6 +225,8 @@ func notProposed(ctx context.Context) error {
 type Pending[R any] struct {
 	call host.Call
 	home *home[R]
+	to   *completion.Queue[Completion[R]] // not nil: it gets the outcome too, with the tag
+	tag  uint64
 
 	mu        sync.Mutex
 	committed moment  // a quorum holds it, or finished
@@ -465,4 +468,7 @@ func (c *caller[R]) applied(e *statemachine.Command, result R) {
 func (c *caller[R]) finish() {
 	c.committed.happen()
 	c.finished.happen()
+	if c.to != nil {
+		c.to.Add(Completion[R]{Tag: c.tag, Result: c.result, Receipt: c.receipt, Err: c.err})
+	}
 }

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // ReadAt is what a read may rely on. The log through Index is applied on this host. The state includes
 // everything that was acknowledged until Age before the read began. Age is 0 for Linearizable and Lease,
 // and AgeUnknown for AtLeast and Local.
-type ReadAt = host.ReadAt
+type ReadAt = outcome.ReadAt
 
 // AgeUnknown is the Age of a read that asks nothing of other members.
 const AgeUnknown time.Duration = -1
@@ -98,27 +99,43 @@ func (n *Node[C, R]) Read(ctx context.Context, c Consistency) (ReadAt, error) {
 
 // grant waits until the state may be read; a lease asks the quorum here.
 func (n *Node[C, R]) grant(ctx context.Context, c Consistency) (ReadAt, error) {
-	var r host.Read
-	switch c.kind {
-	case local:
-		if err := n.group.Err(); err != nil {
-			return ReadAt{}, fmt.Errorf("%w: %w", ErrStopped, err)
-		}
-		if err := n.group.Halted(); err != nil {
-			return ReadAt{}, err
-		}
-		return ReadAt{Index: n.group.Status().Applied, Age: AgeUnknown}, nil
-	case atLeast:
-		n.group.StartApplied(&r, c.index)
-		at, err := r.Wait(ctx)
-		at.Age = AgeUnknown
-		return at, err
-	case bounded:
-		n.group.StartRead(&r, c.maxAge)
-	default:
-		n.group.StartRead(&r, 0)
+	if c.kind == local {
+		return n.readLocal()
 	}
-	return r.Wait(ctx)
+	var r host.Read
+	n.start(&r, c)
+	at, err := r.Wait(ctx)
+	return c.at(at), err
+}
+
+// start begins a read that is not local.
+func (n *Node[C, R]) start(r *host.Read, c Consistency) {
+	switch c.kind {
+	case atLeast:
+		n.group.StartApplied(r, c.index)
+	case bounded:
+		n.group.StartRead(r, c.maxAge)
+	default: // a lease asks the quorum
+		n.group.StartRead(r, 0)
+	}
+}
+
+// at is what a read with the consistency may rely on, where the host says at.
+func (c Consistency) at(at ReadAt) ReadAt {
+	if c.kind == atLeast {
+		at.Age = AgeUnknown
+	}
+	return at
+}
+
+func (n *Node[C, R]) readLocal() (ReadAt, error) {
+	if err := n.group.Err(); err != nil {
+		return ReadAt{}, fmt.Errorf("%w: %w", ErrStopped, err)
+	}
+	if err := n.group.Halted(); err != nil {
+		return ReadAt{}, err
+	}
+	return ReadAt{Index: n.group.Status().Applied, Age: AgeUnknown}, nil
 }
 
 // View calls f when the state machine may be read, in this goroutine. Apply may run meanwhile, so f takes a

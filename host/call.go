@@ -53,9 +53,7 @@ func (g *Group) acceptCall(c *Call) error {
 	if err := g.rejectCall(c); err != nil {
 		return err
 	}
-	s := &c.state
-	s.Data, s.Owner, s.Here, s.Session = c.Data, c.Owner, c.Here, c.Session
-	wakes, err := g.inbox.enqueueProposal(s.Begin(g.proposals.Queue))
+	wakes, err := g.inbox.enqueueProposal(g.begin(c))
 	if err != nil {
 		if errors.Is(err, outcome.ErrOverloaded) {
 			return g.overloaded()
@@ -66,6 +64,13 @@ func (g *Group) acceptCall(c *Call) error {
 		g.wake()
 	}
 	return nil
+}
+
+// begin prepares a call for its way.
+func (g *Group) begin(c *Call) proposals.Proposal {
+	s := &c.state
+	s.Data, s.Owner, s.Here, s.Session = c.Data, c.Owner, c.Here, c.Session
+	return s.Begin(g.proposals.Queue)
 }
 
 // countRefused counts a command that was refused at the door.

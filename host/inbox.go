@@ -45,11 +45,38 @@ func (b *inbox) enqueueProposal(p proposals.Proposal) (wakes bool, err error) {
 		return false, outcome.ErrOverloaded
 	}
 	b.proposalBytes += p.Bytes()
-	if n := len(b.waiting.proposals) + 1; b.arrivals.Reads(n) {
-		b.arrivals.Came(n, b.now())
-	}
-	b.setProposals(append(b.waiting.proposals, p))
+	b.register(append(b.waiting.proposals, p))
 	return b.due.Load(), nil
+}
+
+// enqueueProposals takes commands, or the first of them, and says why not all.
+func (b *inbox) enqueueProposals(batch []proposals.Proposal) (taken int, wakes bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return 0, false, outcome.ErrStopped
+	}
+	for _, p := range batch {
+		if !b.memory.waiting.Reserve(b.proposalBytes+b.forwardBytes, p.Bytes()) {
+			err = outcome.ErrOverloaded
+			break
+		}
+		b.proposalBytes += p.Bytes()
+		taken++
+	}
+	if taken == 0 {
+		return 0, false, err
+	}
+	b.register(append(b.waiting.proposals, batch[:taken]...))
+	return taken, b.due.Load(), err
+}
+
+// register changes the commands that wait, because some have come.
+func (b *inbox) register(all []proposals.Proposal) {
+	if before, n := len(b.waiting.proposals), len(all); b.arrivals.Reads(before, n) {
+		b.arrivals.Came(before, n, b.now())
+	}
+	b.setProposals(all)
 }
 
 // setProposals changes the commands that wait.

@@ -71,18 +71,10 @@ func (g *Group) submit(command []byte, w *proposals.Waiter) error {
 }
 
 func (g *Group) accept(command []byte, w *proposals.Waiter) error {
-	switch {
-	case g.proposals.hasCommands:
-		return fmt.Errorf("millrace: group %d is open with Commands, whose entries have a header; use Call instead of Propose and Submit", g.id)
-	case len(command) == 0:
-		return outcome.ErrEmpty
-	case len(command) > g.config.MaxCommandBytes:
-		return g.tooLarge(len(command))
+	if err := g.rejectPlain(); err != nil {
+		return err
 	}
-	if g.host.shutdown.closing.Load() {
-		return outcome.ErrStopped
-	}
-	if err := g.rejectHalted(); err != nil {
+	if err := g.rejectCommand(command); err != nil {
 		return err
 	}
 	wakes, err := g.inbox.enqueueProposal(proposals.Proposal{Command: command, Waiter: w})
@@ -91,6 +83,28 @@ func (g *Group) accept(command []byte, w *proposals.Waiter) error {
 	}
 	if wakes {
 		g.wake()
+	}
+	return nil
+}
+
+// rejectPlain says why the group takes no commands without a header, or returns nil.
+func (g *Group) rejectPlain() error {
+	switch {
+	case g.proposals.hasCommands:
+		return fmt.Errorf("millrace: group %d is open with Commands, whose entries have a header; use Call instead of Propose and Submit", g.id)
+	case g.host.shutdown.closing.Load():
+		return outcome.ErrStopped
+	}
+	return g.rejectHalted()
+}
+
+// rejectCommand says why a command is not one, or returns nil.
+func (g *Group) rejectCommand(command []byte) error {
+	switch {
+	case len(command) == 0:
+		return outcome.ErrEmpty
+	case len(command) > g.config.MaxCommandBytes:
+		return g.tooLarge(len(command))
 	}
 	return nil
 }

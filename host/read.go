@@ -8,18 +8,10 @@ import (
 
 	"github.com/millrace/millrace/host/internal/reads"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/completion"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
-
-// ReadAt is what a read may rely on.
-type ReadAt struct {
-	// Index is applied on this host: its state machine has seen the log through Index, or further.
-	Index uint64
-	// Age says how old the state may be: it includes everything that was acknowledged, by any member, until
-	// Age before the read began. It is 0 for a linearizable read.
-	Age time.Duration
-}
 
 // Read is one read on its way. The zero value is ready for one of StartRead, StartApplied and StartBetween,
 // and for one only. Its other methods may be called from anywhere, any number of times. It must not be
@@ -27,17 +19,19 @@ type ReadAt struct {
 type Read struct{ read reads.Read }
 
 // Poll returns the outcome, if it is known.
-func (r *Read) Poll() (at ReadAt, done bool, err error) {
-	is, done, err := r.read.Poll()
-	return ReadAt(is), done, err
+func (r *Read) Poll() (at outcome.ReadAt, done bool, err error) {
+	return r.read.Poll()
 }
 
 // Wait returns the outcome as soon as it is known. If ctx ends first, the read is given up, and the error
 // wraps the context's. A function of StartBetween that has begun is waited for, whatever ctx says.
-func (r *Read) Wait(ctx context.Context) (ReadAt, error) {
-	at, err := r.read.Wait(ctx)
-	return ReadAt(at), err
+func (r *Read) Wait(ctx context.Context) (outcome.ReadAt, error) {
+	return r.read.Wait(ctx)
 }
+
+// OnDone makes t hear once that the outcome is known. It is for package millrace, and must be called before
+// the read begins. A worker of the host calls t, which must neither block nor call the group.
+func (r *Read) OnDone(t completion.Told) { r.read.OnDone(t) }
 
 // StartRead begins a read and never blocks; Poll or Wait of r tells when the state machine of this host may
 // be read. With maxAge 0 the read is linearizable: it sees everything that was acknowledged before this

@@ -91,6 +91,10 @@ func (c *clients) submitTo(r *replica) {
 	if c.largest > 0 {
 		command += strings.Repeat(".", c.rng.IntN(c.largest))
 	}
+	if c.w.options.Together && c.w.calls == nil {
+		c.handTogether(r, command)
+		return
+	}
 	c.hand(r, command)
 }
 
@@ -117,6 +121,7 @@ func (c *clients) hand(r *replica, command string) {
 func (c *clients) poll(r *replica) {
 	c.pollCalls(r)
 	c.w.objects.poll(r)
+	r.pollTogether()
 	kept := r.pending[:0]
 	for _, p := range r.pending {
 		receipt, done, err := p.outcome.Poll()

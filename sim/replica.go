@@ -23,6 +23,7 @@ type replica struct {
 	ghost   *ghost
 	watch   watch
 	pending []pending
+	gather  *gathering // of the commands that were handed in together
 	calls   []*simCall
 	uploads []*simUpload
 	objects *host.Objects // nil: the group has none

@@ -63,6 +63,8 @@ type Options struct {
 	// FlightRecorder gives all hosts a flight recorder. At the end of each process its recordings are
 	// replayed, and must be exact.
 	FlightRecorder bool
+	// Together makes clients hand in several commands at once, and gather their outcomes (SubmitMany).
+	Together bool
 
 	groups  int  // so many; 0: the seed draws
 	small   bool // three hosts and the asynchronous pipeline, for every seed

@@ -79,6 +79,9 @@ type user interface {
 	open(r *replica, process *host.Host, c host.GroupConfig) (*host.Group, error)
 	// submit hands a command in. It returns its text in the log.
 	submit(r *replica, number int) (string, ending, error)
+	// submitTogether hands in commands numbered from first onwards, and returns those that were taken.
+	submitTogether(r *replica, first, n int) ([]pending, error)
+	pollTogether(r *replica)
 }
 
 // ending is how a command under way ends.
@@ -161,19 +164,31 @@ func (u *userRun[C, R]) open(r *replica, process *host.Host, c host.GroupConfig)
 }
 
 func (u *userRun[C, R]) submit(r *replica, number int) (string, ending, error) {
+	command := u.command(r, number)
+	p, err := r.node.(*millrace.Node[numbered[C], R]).Submit(command)
+	if err != nil {
+		return command.text, nil, err
+	}
+	o := u.begin(r, command)
+	o.poll = p.Poll
+	return command.text, o, nil
+}
+
+// command draws one.
+func (u *userRun[C, R]) command(r *replica, number int) numbered[C] {
 	v := u.load.Command(u.rng)
 	text, err := u.machines[r.life.host.id].Codec().Append(strconv.AppendInt(nil, int64(number), 10), v)
 	if err != nil {
 		u.w.breaks(property.StateMachineSafety, "the codec cannot encode the command %+v: %v", v, err)
 	}
 	at := len(strconv.Itoa(number))
-	command := numbered[C]{value: v, text: string(slices.Insert(text, at, ' '))}
-	p, err := r.node.(*millrace.Node[numbered[C], R]).Submit(command)
-	if err != nil {
-		return command.text, nil, err
-	}
-	u.history = append(u.history, Operation[C, R]{Client: u.takeClient(), Host: r.life.host.id, Input: v, Call: u.w.now, Return: Forever})
-	return command.text, &userOutcome[C, R]{run: u, pending: p, at: len(u.history) - 1, ghost: r.ghost, last: u.w.nemesis.stopped}, nil
+	return numbered[C]{value: v, text: string(slices.Insert(text, at, ' '))}
+}
+
+// begin puts a command into the history that was taken.
+func (u *userRun[C, R]) begin(r *replica, command numbered[C]) *userOutcome[C, R] {
+	u.history = append(u.history, Operation[C, R]{Client: u.takeClient(), Host: r.life.host.id, Input: command.value, Call: u.w.now, Return: Forever})
+	return &userOutcome[C, R]{run: u, at: len(u.history) - 1, ghost: r.ghost, last: u.w.nemesis.stopped}
 }
 
 // takeClient returns a client without a command under way.
@@ -188,16 +203,16 @@ func (u *userRun[C, R]) takeClient() (client int) {
 
 // userOutcome is a command of the history that is under way.
 type userOutcome[C, R any] struct {
-	run     *userRun[C, R]
-	pending *millrace.Pending[R]
-	at      int // in the history
-	ghost   *ghost
-	last    bool // handed in after the faults
+	run   *userRun[C, R]
+	poll  func() (result R, r outcome.Receipt, done bool, err error)
+	at    int // in the history
+	ghost *ghost
+	last  bool // handed in after the faults
 }
 
 // Poll implements outcome, and completes the history.
 func (o *userOutcome[C, R]) Poll() (outcome.Receipt, bool, error) {
-	result, receipt, done, err := o.pending.Poll()
+	result, receipt, done, err := o.poll()
 	if !done {
 		return receipt, false, nil
 	}
@@ -379,6 +394,10 @@ func equal(a, b any) bool {
 
 // submitUser hands a user's command to one replica.
 func (c *clients) submitUser(r *replica) {
+	if c.w.options.Together {
+		c.submitUserTogether(r)
+		return
+	}
 	text, p, err := c.w.user.submit(r, c.submitted)
 	if err != nil {
 		if !errors.Is(err, outcome.ErrStopped) && !errors.Is(err, outcome.ErrOverloaded) {

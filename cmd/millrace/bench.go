@@ -35,6 +35,7 @@ type benchFlags struct {
 	seed        uint64
 	maxInFlight int
 	young       bool
+	batch       bool
 	profile     string
 	output
 }
@@ -62,6 +63,8 @@ Rows
   async      P3: saving and applying each by a worker of its own, off the consensus loop.
   async+inline     the same over a state machine that is declared never to wait (GroupConfig.NonBlocking): its
              commands are applied in the consensus loop.
+  async+batch      async under one goroutine (--batch): it hands in what fits at once (Group.SubmitMany), and takes
+             the outcomes together. Clients is how many of its writes are under way.
 
 Columns
   ops/s      acknowledged writes a second.     mean … max   latency as the client saw it.
@@ -111,7 +114,8 @@ func newBench(a app) *cobra.Command {
 	flags.StringVar(&f.rate, "rate", "0", "open loop: writes per second to offer, one or several; 0 means closed loop")
 	flags.IntVar(&f.valueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d or more", load.MinValueBytes))
 	flags.IntVar(&f.hosts, "nodes", 3, "hosts of the cluster, all of them voters")
-	flags.StringVar(&f.pipelines, "pipelines", strings.Join(bench.PipelineNames(), ","), `what to measure besides bare; "bare" alone measures only that`)
+	flags.StringVar(&f.pipelines, "pipelines", strings.Join(defaultPipelines(), ","), `what to measure besides bare; "bare" alone measures only that`)
+	flags.BoolVar(&f.batch, "batch", false, "measure "+bench.BatchName+", too: one goroutine that keeps as many writes under way as there are clients")
 	flags.StringVar(&f.durability, "durability", "group", "when an append counts: group, sync, group-delay(3ms,65536,100), unsafe-interval(3s,1048576), unsafe-os, memory; bare in its three forms is always group")
 	flags.StringVar(&f.fsyncDelay, "fsync-delay", "0", "sleep added to every fsync after the real one, to stand for a slow disk: 2ms, 500us")
 	flags.DurationVar(&f.duration, "duration", 5*time.Second, "how long each point is measured")
@@ -178,6 +182,9 @@ func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (ben
 	if p.Pipelines, err = list("pipelines", f.pipelines, func(s string) (string, error) { return s, nil }); err != nil {
 		return p, err
 	}
+	if f.batch && !slices.Contains(p.Pipelines, bench.BatchName) {
+		p.Pipelines = append(p.Pipelines, bench.BatchName)
+	}
 	// bare is always measured.
 	if p.Pipelines = slices.DeleteFunc(p.Pipelines, func(name string) bool { return name == bench.BareName }); len(p.Pipelines) == 0 {
 		p.Pipelines = nil
@@ -189,6 +196,11 @@ func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (ben
 		return p, usageError{fmt.Errorf("--durability: %w", err)}
 	}
 	return p, p.Validate()
+}
+
+// defaultPipelines is all but what --batch adds.
+func defaultPipelines() []string {
+	return slices.DeleteFunc(bench.PipelineNames(), func(name string) bool { return name == bench.BatchName })
 }
 
 // quick replaces the default of a flag by a smaller value, unless the user gave the flag.

@@ -46,6 +46,7 @@ Rows
   bare+cohort       bare with a leader that waits a moment for the clients that it has just answered.
   bare+crc+apply    the same with checksums and state machines: the least that a correct replication costs.
   millrace          this library, asynchronous. (millrace-basic, millrace-parallel: its other pipelines, if named.)
+  millrace-batch    the same under one goroutine that hands in what fits at once: beside raft-rs, which is driven so.
   etcd-raft-…       go.etcd.io/raft with etcd's log: basic; parallel append, early acknowledgement; async storage
                     writes, early acknowledgement.
   hashicorp-…       hashicorp/raft on raft-wal and on bolt.
@@ -156,7 +157,7 @@ func (f peersFlags) run(cmd *cobra.Command, a app) error {
 // ownSystems are the systems that this program is itself the child of, with their targets in package bench.
 var ownSystems = map[string]string{
 	bench.BareName: bench.BareName, bench.BareCohortName: bench.BareCohortName, bench.FullBareName: bench.FullBareName,
-	"millrace": "async", "millrace-parallel": "parallel", "millrace-basic": "basic",
+	"millrace": "async", "millrace-batch": bench.BatchName, "millrace-parallel": "parallel", "millrace-basic": "basic",
 }
 
 // peerChildVerb asks this program to be the process that measures one system: see peer.Serve.
@@ -172,6 +173,9 @@ func newPeerChild(a app) *cobra.Command {
 			open := a.targets[ownSystems[args[0]]]
 			if open == nil {
 				return usageError{fmt.Errorf("%s: %q is not a system of this program", peerChildVerb, args[0])}
+			}
+			if ownSystems[args[0]] == bench.BatchName {
+				return peer.ServeBatches(os.Stdin, a.stdout, args[0], open)
 			}
 			return peer.Serve(os.Stdin, a.stdout, args[0], open)
 		},

@@ -23,7 +23,7 @@ func TestBenchPeersRefuses(t *testing.T) {
 		want   string
 	}{
 		{"--nonsense", exitUsage, "unknown flag: --nonsense"},
-		{"--peers turbo", exitUsage, `--peers: "turbo" is not known; choose from millrace-basic, millrace-parallel, millrace, etcd-raft-basic`},
+		{"--peers turbo", exitUsage, `--peers: "turbo" is not known; choose from millrace-basic, millrace-parallel, millrace, millrace-batch, etcd-raft-basic`},
 		{"--peers etcd,etcd", exitUsage, `--peers: "etcd" is there twice`},
 		{"--clients 0", exitUsage, "--clients: 0 is not between 1"},
 		{"--value-bytes 31", exitUsage, "--value-bytes: 31 is not between"},

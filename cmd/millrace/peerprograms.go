@@ -50,7 +50,7 @@ var peerPrograms = []peerProgram{
 
 // defaultSystems are measured if the user names none.
 func defaultSystems() []string {
-	names := []string{"millrace"}
+	names := []string{"millrace", "millrace-batch"}
 	for _, p := range peerPrograms {
 		names = append(names, p.name)
 	}

@@ -13,6 +13,9 @@ var (
 	ErrNotLeader = errors.New("millrace: not the leader")
 	// ErrOverloaded: the queue of proposals is full, so the command was not taken. Try again later.
 	ErrOverloaded = errors.New("millrace: too many proposals are waiting")
+	// ErrCompletionsFull: as many commands and reads as the Completions hold are under way, or have outcomes
+	// that are not taken. This one was not taken. Take outcomes first.
+	ErrCompletionsFull = errors.New("millrace: the Completions are full; take outcomes first")
 	// ErrTooLarge: the command is larger than GroupConfig.MaxCommandBytes, and was not taken.
 	ErrTooLarge = errors.New("millrace: command is too large")
 	// ErrEmpty: the command has no bytes and was not taken. (Raft's own entries are empty.)

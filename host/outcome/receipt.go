@@ -31,6 +31,15 @@ type Receipt struct {
 	By uint64
 }
 
+// ReadAt is what a read may rely on.
+type ReadAt struct {
+	// Index is applied on this host: its state machine has seen the log through Index, or further.
+	Index uint64
+	// Age says how old the state may be: it includes everything that was acknowledged, by any member, until
+	// Age before the read began. It is 0 for a linearizable read.
+	Age time.Duration
+}
+
 // Caller learns the outcome of a Call. The host's workers call its methods, so they must not block and must
 // not call the group. If a method panics, the Caller does not learn the outcome of its command; the panic
 // is logged. A method that ends its goroutine (runtime.Goexit) halts the machine of this member, or stops

@@ -39,6 +39,15 @@ var outcomeBugs = []bug{
 			if c`, `		if p.Waiter.begin() || true {
 			kept = append(kept, p)
 			if c`}}},
+	{name: "untaken_are_proposed", what: "commands of SubmitMany for which there is no memory are said to be refused, and proposed", in: "host", found: "TestSubmitManyWhenOverloaded", edits: []edit{{"host/inbox.go",
+		`append(b.waiting.proposals, batch[:taken]...)`, `append(b.waiting.proposals, batch...)`}}},
+	{name: "gathered_are_kept", what: "the outcomes of deposed commands are gathered for their Completions, and not handed over", in: "host", found: "TestSubmitManyIsAnsweredInTheEnd", also: []judge{{in: "sim", test: "TestTogether", args: "-together 40"}}, edits: []edit{{"host/internal/proposals/queue.go",
+		`Settlement{Err: outcome.ErrDropped}) })
+	q.delivery.flush()`, `Settlement{Err: outcome.ErrDropped}) })`}}},
+	{name: "next_gets_the_tag", what: "an outcome of SubmitMany comes with the tag of the next command", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/internal/proposals/waiter.go",
+		`Tag: w.tag,`, `Tag: w.tag + 1,`}}},
+	{name: "places_are_lost", what: "SubmitMany keeps the places of commands that were not taken", in: "host", found: "TestSubmitManyWhenOverloaded", edits: []edit{{"host/completions.go",
+		`to.queue.Cancel(begun - taken)`, `_ = begun`}}},
 	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/host.go",
 		`return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)`, `return h.network.frames.Add(1)`}}},
 	{name: "forgotten_is_applied", what: "a number below the lowest that its client waits for is applied", in: "host/session", found: "TestANumberBelowTheLowestIsForgotten", edits: []edit{{"host/session/table.go",

@@ -35,16 +35,26 @@ type Request struct {
 
 // Serve is the main function of a child: it answers the one request on in.
 func Serve(in io.Reader, out io.Writer, name string, open load.OpenFunc) error {
-	return lab.ServeChild(in, out, func(r Request) (report.Result, error) { return measure(r, name, open) })
+	return lab.ServeChild(in, out, func(r Request) (report.Result, error) {
+		return measure(r, name, open, load.Closed{Clients: r.Clients})
+	})
 }
 
-func measure(r Request, name string, open load.OpenFunc) (report.Result, error) {
+// ServeBatches is Serve with one goroutine that keeps as many writes under way as there would be clients. The
+// target is a load.Batcher.
+func ServeBatches(in io.Reader, out io.Writer, name string, open load.OpenFunc) error {
+	return lab.ServeChild(in, out, func(r Request) (report.Result, error) {
+		return measure(r, name, open, load.Batched{Outstanding: r.Clients})
+	})
+}
+
+func measure(r Request, name string, open load.OpenFunc, g load.Generator) (report.Result, error) {
 	if r.Hosts < 1 || r.Clients < 1 || r.ValueBytes < load.MinValueBytes || r.Length <= 0 {
 		return report.Result{}, fmt.Errorf("a request for %d hosts, %d clients, values of %d bytes and %v makes no sense", r.Hosts, r.Clients, r.ValueBytes, r.Length)
 	}
 	defer load.AddProcessors(r.Hosts)()
 	trial := load.Trial{
-		Open: open, Warmup: r.Warmup, Length: r.Length, Generator: load.Closed{Clients: r.Clients}, Observer: report.Silence{},
+		Open: open, Warmup: r.Warmup, Length: r.Length, Generator: g, Observer: report.Silence{},
 		Setup: load.Setup{Pipeline: name, Hosts: r.Hosts, Dir: r.Dir, ValueBytes: r.ValueBytes, InFlight: r.Clients, Brief: true, WrittenBytes: r.WrittenBytes, Seed: r.Seed},
 	}
 	outcome, err := trial.Run(context.Background())

@@ -1,6 +1,9 @@
 package proposals
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // Arrivals is when the commands came that wait for a turn, in sum. The clock is read for the first, the
 // second, the fourth command and so on, since a reading costs as much as the rest of taking a command.
@@ -12,14 +15,13 @@ type Arrivals struct {
 	late    time.Duration // and the sum of the times by which they came after the first
 }
 
-// Reads reports whether the clock must be read for the nth command.
-func (a *Arrivals) Reads(n int) bool { return n&(n-1) == 0 }
+// Reads reports whether the clock must be read when n commands wait where before less did.
+func (a *Arrivals) Reads(before, n int) bool { return bits.Len(uint(before)) != bits.Len(uint(n)) }
 
-// Came notes that the nth command has come.
-func (a *Arrivals) Came(n int, now time.Duration) {
-	if n == 1 {
+// Came notes that commands have come at once, so that n wait where before less did.
+func (a *Arrivals) Came(before, n int, now time.Duration) {
+	if before == 0 {
 		*a = Arrivals{first: now, sampled: 1, at: now}
-		return
 	}
 	a.late += a.between(n, now)
 	a.sampled, a.at = n, now

@@ -14,14 +14,19 @@ func TestArrivals(t *testing.T) {
 		var a Arrivals
 		var came []time.Duration
 		now, even := time.Duration(random.Int64N(1e15)), random.IntN(2) == 0
-		for n := 1; n <= 1+random.IntN(300); n++ {
+		for range 1 + random.IntN(300) {
+			before, together := len(came), 1
 			if even {
 				now += 1000
 			} else {
 				now += time.Duration(random.Int64N(2000))
+				together += random.IntN(3) / 2
 			}
-			if came = append(came, now); a.Reads(n) {
-				a.Came(n, now)
+			for range together {
+				came = append(came, now)
+			}
+			if n := len(came); a.Reads(before, n) {
+				a.Came(before, n, now)
 			}
 		}
 		if a.First() != came[0] {
@@ -54,8 +59,8 @@ func TestArrivals(t *testing.T) {
 	for n := 1; n <= 100; n++ {
 		var a Arrivals
 		for i := 1; i <= 100; i++ {
-			if a.Reads(i) {
-				a.Came(i, time.Duration(i))
+			if a.Reads(i-1, i) {
+				a.Came(i-1, i, time.Duration(i))
 			}
 		}
 		all := a.Waited(100, 1000)

@@ -31,6 +31,7 @@ type Queue struct {
 	ring      Ring[*Waiter]
 	calls     routedCalls
 	applying  []outcome.Caller // of the commands that are with the state machine
+	delivery  delivery         // outcomes of the answer that is under way
 	at        time.Duration    // when the latest commit was seen,
 	by        uint64           // and who completed its quorum
 	committed uint64           // proposals that got a receipt
@@ -273,6 +274,7 @@ func (q *Queue) atCommit(by uint64, f func()) {
 		q.at, q.by = q.Clock(), by
 	}
 	f()
+	q.delivery.flush()
 	q.oldest = q.ring.Oldest()
 }
 
@@ -289,6 +291,7 @@ func (q *Queue) DropDeposed(term, commit uint64, termAt func(index uint64) (term
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ring.Drop(commit, commitTerm, termAt, func(w *Waiter) { q.tell(w, Settlement{Err: outcome.ErrDropped}) })
+	q.delivery.flush()
 	q.oldest = q.ring.Oldest()
 }
 
@@ -314,9 +317,12 @@ func (q *Queue) tell(w *Waiter, o Settlement) {
 		q.record(o) // other calls are counted when their outcome is final
 	}
 	kept := false
-	if c == nil {
+	switch {
+	case c == nil && w.to != nil:
+		q.delivery.add(w.to, w.complete(o))
+	case c == nil:
 		w.Answer(o)
-	} else {
+	default:
 		o.Receipt.Committed, o.Receipt.By = q.at, q.by
 		kept = q.answerCall(c, o)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/completion"
 )
 
 // Waiter receives the outcome of one proposal, once. Its phase says which side may still decide about the
@@ -17,6 +18,25 @@ type Waiter struct {
 	Outcome Settlement    // written before the phase becomes waiterAnswered, and not changed after that
 	Token   chan struct{} // gets one element with the answer; capacity 1, so that answering never blocks
 	call    *Call         // not nil: its owner is told instead
+	to      *Completions  // not nil: it gets the outcome instead, with the tag
+	tag     uint64
+}
+
+// Completions gather outcomes of commands that one goroutine hands in.
+type Completions = completion.Queue[outcome.Completion]
+
+// NewWaiters returns a waiter for each tag, whose outcomes go to one place. They are one allocation.
+func NewWaiters(tags []uint64, to *Completions) []Waiter {
+	all := make([]Waiter, len(tags))
+	for i, tag := range tags {
+		all[i].to, all[i].tag = to, tag
+	}
+	return all
+}
+
+// complete is what Completions get of a waiter.
+func (w *Waiter) complete(o Settlement) outcome.Completion {
+	return outcome.Completion{Tag: w.tag, Receipt: o.Receipt, Err: o.Err}
 }
 
 // Settlement is what a proposal comes to: a receipt or an error.
@@ -66,6 +86,10 @@ func (w *Waiter) Answered() bool { return w.phase.Load() == waiterAnswered }
 
 // Answer is called once, with the outcome of the command. It is not for calls (Queue.answerCall).
 func (w *Waiter) Answer(o Settlement) {
+	if w.to != nil {
+		w.to.Add(w.complete(o))
+		return
+	}
 	w.Outcome = o
 	w.phase.Store(waiterAnswered)
 	w.Token <- struct{}{}

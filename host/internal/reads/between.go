@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // StartBetween begins a read that is a function, for RunBetween.
@@ -50,7 +52,7 @@ func (q *Queue) run(r *Read, calling sync.Locker) {
 		}
 		calling.Unlock()
 		q.mu.Lock()
-		r.at = At{Index: q.wiring.Applied()}
+		r.at = outcome.ReadAt{Index: q.wiring.Applied()}
 		q.end(r, err)
 		q.mu.Unlock()
 	}()

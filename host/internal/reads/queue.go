@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/lock"
 )
 
@@ -136,7 +137,7 @@ func (q *Queue) Start(r *Read, maxAge time.Duration) {
 	if maxAge > 0 && q.closed == nil {
 		c := q.latest
 		if age := q.wiring.Boottime() - c.at; c.index > 0 && age <= maxAge {
-			r.at = At{Index: c.index, Age: age}
+			r.at = outcome.ReadAt{Index: c.index, Age: age}
 			q.awaitApplied(r)
 			q.mu.Unlock()
 			if age > maxAge/2 {
@@ -167,7 +168,7 @@ func (q *Queue) StartApplied(r *Read, index uint64) {
 	r.counter = &q.counts.atLeast
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	r.at = At{Index: index}
+	r.at = outcome.ReadAt{Index: index}
 	q.awaitApplied(r)
 }
 
@@ -345,7 +346,7 @@ func (q *Queue) confirm(number, index uint64, asked time.Duration, known bool) {
 	}
 	for p := q.asked.First(); p != nil && p.Owner.number <= number; p = q.asked.First() {
 		p.Leave()
-		p.Owner.at = At{Index: index}
+		p.Owner.at = outcome.ReadAt{Index: index}
 		q.awaitApplied(p.Owner)
 	}
 }

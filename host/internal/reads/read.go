@@ -5,17 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/millrace/millrace/host/internal/sched"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/completion"
 	"github.com/millrace/millrace/internal/lock"
 )
-
-// At is what a read may rely on. Package host says what the fields mean (ReadAt).
-type At struct {
-	Index uint64
-	Age   time.Duration
-}
 
 // Read is one read on its way. The zero value is ready for one Start of a Queue. Poll and Wait may be called
 // from anywhere, any number of times.
@@ -25,7 +20,7 @@ type Read struct {
 	place    sched.Place[*Read] // fresh, asked or between
 	number   uint64             // of the question that covers it
 	waitsAt  int                // its place among those that wait for an index, from 1; 0: none
-	at       At
+	at       outcome.ReadAt
 	between  func()
 	reserved bool           // it counts against the budget
 	counter  *atomic.Uint64 // of the reads of its kind that were answered; nil: they are not counted
@@ -35,7 +30,8 @@ type Read struct {
 	misused bool
 	done    bool
 	err     error
-	ended   chan struct{} // nil until a Wait needs it
+	ended   chan struct{}   // nil until a Wait needs it
+	told    completion.Told // OnDone
 }
 
 var (
@@ -57,10 +53,17 @@ func (r *Read) begin(q *Queue) bool {
 
 // finish tells the outcome, once. No list of the queue has it any more.
 func (r *Read) finish(err error) {
+	if told := r.end(err); told != nil {
+		told.Told()
+	}
+}
+
+// end does that, and returns what must be called then.
+func (r *Read) end(err error) (told completion.Told) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {
-		return
+		return nil
 	}
 	if r.done, r.err = true, err; err == nil && r.counter != nil {
 		r.counter.Add(1)
@@ -68,28 +71,32 @@ func (r *Read) finish(err error) {
 	if r.ended != nil {
 		close(r.ended)
 	}
+	return r.told
 }
 
+// OnDone makes t hear once that the outcome is known. It must be called before the read begins.
+func (r *Read) OnDone(t completion.Told) { r.told = t }
+
 // Poll returns the outcome, if it is known.
-func (r *Read) Poll() (at At, done bool, err error) {
+func (r *Read) Poll() (at outcome.ReadAt, done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.misused:
-		return At{}, true, errUsed
+		return outcome.ReadAt{}, true, errUsed
 	case !r.started:
-		return At{}, true, errEmpty
+		return outcome.ReadAt{}, true, errEmpty
 	case !r.done:
-		return At{}, false, nil
+		return outcome.ReadAt{}, false, nil
 	case r.err != nil:
-		return At{}, true, r.err
+		return outcome.ReadAt{}, true, r.err
 	}
 	return r.at, true, nil
 }
 
 // Wait returns the outcome as soon as it is known. If ctx ends first, the read is given up. A function of
 // StartBetween that has begun is waited for, whatever ctx says.
-func (r *Read) Wait(ctx context.Context) (At, error) {
+func (r *Read) Wait(ctx context.Context) (outcome.ReadAt, error) {
 	r.mu.Lock()
 	if r.started && !r.done && !r.misused && r.ended == nil {
 		r.ended = make(chan struct{})

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // A lease is counted from when its round was asked, and ends with its term, with the permission, with the
@@ -176,14 +178,14 @@ func TestFunctionsBetween(t *testing.T) {
 func TestSuspendedAndClosed(t *testing.T) {
 	_, q, r := begin(1 << 20)
 	halted, ended := errors.New("halted"), errors.New("ended")
-	outcome := func() error {
+	ends := func() error {
 		var read Read
 		q.StartApplied(&read, 0)
 		_, _, err := read.Poll()
 		return err
 	}
 	q.Suspend(halted)
-	if err := outcome(); err != halted {
+	if err := ends(); err != halted {
 		t.Errorf("a read of a halted machine: %v", err)
 	}
 	q.Enqueue(Record{From: 2, Number: 1}, true)
@@ -191,7 +193,7 @@ func TestSuspendedAndClosed(t *testing.T) {
 		t.Error("a question is dropped because the machine is halted")
 	}
 	r.Step(Turn{Leader: self, Term: 1}, anyOther)
-	if q.Resume(); outcome() != nil {
+	if q.Resume(); ends() != nil {
 		t.Error("a machine that works again is not read")
 	}
 	q.Suspend(halted)
@@ -199,7 +201,7 @@ func TestSuspendedAndClosed(t *testing.T) {
 	q.Close(errors.New("later"))
 	q.Suspend(halted)
 	q.Resume()
-	if err := outcome(); err != ended {
+	if err := ends(); err != ended {
 		t.Errorf("a read after the end: %v", err)
 	}
 	if q.Enqueue(Record{From: 2, Number: 2}, true); q.HasRecords() {
@@ -226,7 +228,7 @@ func TestWait(t *testing.T) {
 	s, q, _ := begin(1 << 20)
 	var r Read
 	q.StartApplied(&r, 3)
-	done := make(chan At)
+	done := make(chan outcome.ReadAt)
 	go func() {
 		at, _ := r.Wait(context.Background())
 		done <- at

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/outcome"
+	"pgregory.net/rapid"
 )
 
 // What is encoded is decoded, and every proper prefix and every extension is refused.
@@ -66,7 +66,7 @@ func TestReadHeap(t *testing.T) {
 					delete(in, r)
 				}
 			default:
-				r := &Read{at: At{Index: rapid.Uint64Range(0, 20).Draw(rt, "index")}}
+				r := &Read{at: outcome.ReadAt{Index: rapid.Uint64Range(0, 20).Draw(rt, "index")}}
 				h.push(r)
 				in[r], all = true, append(all, r)
 			}

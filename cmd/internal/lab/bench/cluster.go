@@ -184,6 +184,11 @@ func (c *cluster) Propose(ctx context.Context, value []byte) error {
 	return c.leader.Propose(ctx, func(host int) *host.Group { return c.groups[host] }, value)
 }
 
+// Batches implements load.Batcher.
+func (c *cluster) Batches(limit int) load.Batches {
+	return c.leader.Batches(func(host int) *host.Group { return c.groups[host] }, limit)
+}
+
 // Count adds what a host has counted to a sum: its log, and groups of it.
 func Count(sum *load.Counters, h *host.Host, groups ...*host.Group) {
 	l := h.LogStats()

@@ -31,21 +31,29 @@ func (l *Leader) Propose(ctx context.Context, member func(host int) *host.Group,
 		if !errors.As(err, &elsewhere) {
 			return err
 		}
-		leader := elsewhere.Leader
-		if leader == 0 {
-			known, err := group.WaitLeader(ctx)
-			if err != nil {
-				return err
-			}
-			leader = known.ID
+		if err := l.follow(ctx, at, group, elsewhere); err != nil {
+			return err
 		}
-		if at == int(leader-1) { // it does not know yet what happened to it
-			if err := lab.Sleep(ctx, time.Millisecond); err != nil {
-				return err
-			}
-		}
-		l.Set(int(leader - 1))
 	}
+}
+
+// follow goes to the leader that a refusal names, or waits for one.
+func (l *Leader) follow(ctx context.Context, at int, group *host.Group, elsewhere *outcome.NotLeaderError) error {
+	leader := elsewhere.Leader
+	if leader == 0 {
+		known, err := group.WaitLeader(ctx)
+		if err != nil {
+			return err
+		}
+		leader = known.ID
+	}
+	if at == int(leader-1) { // it does not know yet what happened to it
+		if err := lab.Sleep(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	l.Set(int(leader - 1))
+	return nil
 }
 
 // Lead waits until the first host leads a group. Hosts that are paused for a while may elect another

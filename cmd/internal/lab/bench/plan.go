@@ -66,6 +66,9 @@ func (p Plan) Validate() error {
 			return lab.Invalid("Pipelines", "pipeline %q is not available in this build", name)
 		}
 	}
+	if slices.Contains(p.Pipelines, BatchName) && len(p.Rates) > 0 {
+		return lab.Invalid("Pipelines", "%s is a closed loop, and has no rate; leave it out", BatchName)
+	}
 	switch {
 	case p.ValueBytes < load.MinValueBytes || p.ValueBytes > load.MaxValueBytes:
 		return lab.Invalid("ValueBytes", "%d is not between %d and %d", p.ValueBytes, load.MinValueBytes, load.MaxValueBytes)

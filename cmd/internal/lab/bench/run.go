@@ -147,6 +147,9 @@ func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, leng
 			WrittenBytes: p.writtenBytes(r.pace(pt), warmup+length),
 		},
 	}
+	if pt.pipeline == BatchName {
+		t.Generator = load.Batched{Outstanding: pt.clients}
+	}
 	if pt.rate > 0 {
 		t.Generator = load.Open{Rate: pt.rate, MaxInFlight: p.MaxInFlight, Seed: p.Seed}
 	}

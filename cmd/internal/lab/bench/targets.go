@@ -15,9 +15,13 @@ type Registry map[string]load.OpenFunc
 // (host.GroupConfig.NonBlocking), as the bench's is. Its commands are applied in the group's turn.
 const InlineName = "async+inline"
 
+// BatchName is pipeline async under one goroutine that keeps as many writes under way as the other rows have
+// clients (host.Group.SubmitMany).
+const BatchName = "async+batch"
+
 // Targets returns everything that can be measured: every pipeline, and bare in its three forms.
 func Targets() Registry {
-	r := Registry{BareName: openBare, FullBareName: openFullBare, BareCohortName: openBareCohort, InlineName: openInline}
+	r := Registry{BareName: openBare, FullBareName: openFullBare, BareCohortName: openBareCohort, InlineName: openInline, BatchName: ClusterUnder(pipeline.Async{})}
 	for _, p := range pipeline.All {
 		r[p.Name()] = ClusterUnder(p)
 	}
@@ -25,13 +29,13 @@ func Targets() Registry {
 }
 
 // PipelineNames lists what a plan can measure beside bare, in the order of the table. These are the other two
-// forms of bare, the pipelines, and async with its machine in the turn.
+// forms of bare, the pipelines, async with its machine in the turn, and async under one goroutine.
 func PipelineNames() []string {
 	names := []string{BareCohortName, FullBareName}
 	for _, p := range pipeline.All {
 		names = append(names, p.Name())
 	}
-	return append(names, InlineName)
+	return append(names, InlineName, BatchName)
 }
 
 // open opens the target that s names, or says that this build does not have it.

@@ -399,11 +399,16 @@ func (c *client) propose(value []byte, start time.Duration) (end time.Duration, 
 	seq := c.page.Send()
 	err := c.l.target.Propose(c.ctx, value)
 	end = c.l.now()
+	return end, c.record(seq, start, end, err)
+}
+
+// record records the outcome of a write. It reports whether it was acknowledged.
+func (c *client) record(seq uint64, start, end time.Duration, err error) (ok bool) {
 	if err != nil {
 		c.noter.record(end, failedLatency)
 		c.noter.flush() // a client that fails waits, and may be the only one
 		c.fail(err)
-		return end, false
+		return false
 	}
 	c.ended.Add(1)
 	c.noter.record(end, end-start)
@@ -416,7 +421,7 @@ func (c *client) propose(value []byte, start time.Duration) (end time.Duration, 
 			c.completed = 0
 		}
 	}
-	return end, true
+	return true
 }
 
 const (

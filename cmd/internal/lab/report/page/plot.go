@@ -32,6 +32,7 @@ var (
 	Purple     = color.RGBA{204, 121, 167, 255}
 	Orange     = color.RGBA{230, 159, 0, 255}
 	SkyBlue    = color.RGBA{86, 180, 233, 255}
+	Yellow     = color.RGBA{190, 178, 20, 255}
 )
 
 // Points of a line. Points that have no place on logarithmic axes are left out by Add.

@@ -1,0 +1,138 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/internal/completion"
+)
+
+// Completion is the outcome of one command (Node.SubmitMany) or read (Node.SubmitRead) of many.
+type Completion[R any] struct {
+	// Tag is what the command or read was handed in with.
+	Tag uint64
+	// Result is that of Apply, and Receipt says where the command is in the log.
+	Result  R
+	Receipt Receipt
+	// Read is what a read may rely on. It is zero for a command.
+	Read ReadAt
+	// Err is nil if the command was applied, or the state may be read. Otherwise it is an error of Propose or
+	// of Read.
+	Err error
+}
+
+// Completions gathers the outcomes of commands and reads that one goroutine hands in, at any number of nodes.
+// So thousands are under way without a goroutine for each, and none is woken for each. A loop of its owner
+// fills it up, waits for Ready and takes what is known:
+//
+//	n, err := node.SubmitMany(commands, tags, done) // the first n are taken; err says why not more
+//	commands, tags = commands[n:], tags[n:]
+//	<-done.Ready()
+//	outcomes = done.Take(outcomes)
+//
+// Its methods may be called by any goroutine and do not block.
+type Completions[R any] struct {
+	queue *completion.Queue[Completion[R]]
+}
+
+// NewCompletions returns Completions for at most limit commands and reads that are under way, or whose
+// outcomes are not taken yet. A limit below 1 counts as 1.
+func NewCompletions[R any](limit int) *Completions[R] {
+	return &Completions[R]{completion.New[Completion[R]](limit)}
+}
+
+// Ready returns a channel that has an element when outcomes wait. Take removes it.
+func (c *Completions[R]) Ready() <-chan struct{} { return c.queue.Ready() }
+
+// Take returns the outcomes that wait, in the order in which they became known. There may be none. It takes
+// over the memory of reuse, which may be nil.
+func (c *Completions[R]) Take(reuse []Completion[R]) []Completion[R] { return c.queue.Take(reuse) }
+
+// Space returns how many more commands and reads it takes now.
+func (c *Completions[R]) Space() int { return c.queue.Space() }
+
+// SubmitMany hands in commands without waiting, as Submit does, with one lock and one wake for all. It takes
+// all of them or the first of them, and returns how many. Each one taken gets one outcome, in to, with its
+// tag. The error says why the next one was not taken: an error of Submit, or ErrCompletionsFull.
+//
+// The options are for all of them. InSession names the number of the first command; the others have those
+// that follow. WithReceipt has no effect.
+func (n *Node[C, R]) SubmitMany(commands []C, tags []uint64, to *Completions[R], options ...ProposeOption) (taken int, err error) {
+	switch {
+	case to == nil || to.queue == nil:
+		return 0, errNoCompletions
+	case len(commands) != len(tags):
+		return 0, fmt.Errorf("millrace: SubmitMany with %d commands and %d tags, want a tag for each command", len(commands), len(tags))
+	case len(commands) == 0:
+		return 0, nil
+	}
+	begun := to.queue.Begin(len(commands))
+	if begun < len(commands) {
+		err = ErrCompletionsFull
+	}
+	pendings := make([]Pending[R], begun)
+	calls := make([]*host.Call, 0, begun)
+	for i := range pendings {
+		p := &pendings[i]
+		p.to, p.tag = to.queue, tags[i]
+		if _, refused := n.encode(p, commands[i], options); refused != nil {
+			err = refused
+			break
+		}
+		if s := p.call.Session; s != nil {
+			s.Number += uint64(i)
+		}
+		calls = append(calls, &p.call)
+	}
+	taken, refused := n.group.CallMany(calls)
+	if refused != nil {
+		err = refused
+	}
+	to.queue.Cancel(begun - taken)
+	return taken, err
+}
+
+var errNoCompletions = errors.New("millrace: nowhere to leave outcomes; make Completions with NewCompletions")
+
+// SubmitRead begins a read without waiting. Its outcome comes to Completions when the state machine of this
+// host may be read, as for Read. An error means that it has not begun: ErrCompletionsFull, or what Read
+// says of the consistency. A read of a group without a leader waits for one, without end.
+func (n *Node[C, R]) SubmitRead(tag uint64, c Consistency, to *Completions[R]) error {
+	if to == nil || to.queue == nil {
+		return errNoCompletions
+	}
+	if c.kind == lease {
+		return errNeedsView
+	}
+	if err := c.reject(context.Background()); err != nil {
+		return err
+	}
+	if to.queue.Begin(1) == 0 {
+		return ErrCompletionsFull
+	}
+	if c.kind == local {
+		at, err := n.readLocal()
+		to.queue.Add(Completion[R]{Tag: tag, Read: at, Err: err})
+		return nil
+	}
+	r := &submittedRead[R]{tag: tag, asks: c, to: to.queue}
+	r.OnDone(r)
+	n.start(&r.Read, c)
+	return nil
+}
+
+// submittedRead is a read whose outcome comes to Completions.
+type submittedRead[R any] struct {
+	host.Read
+	tag  uint64
+	asks Consistency
+	to   *completion.Queue[Completion[R]]
+}
+
+// Told implements completion.Told.
+func (r *submittedRead[R]) Told() {
+	at, _, err := r.Poll()
+	r.to.Add(Completion[R]{Tag: r.tag, Read: r.asks.at(at), Err: err})
+}

@@ -1,0 +1,147 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/completion"
+)
+
+// Completions gathers the outcomes of commands and reads that one goroutine hands in, of any number of
+// groups. So many are under way without a goroutine for each, and none is woken for each. A loop of its
+// owner:
+//
+//	for {
+//		n, err := g.SubmitMany(commands, tags, done) // ErrCompletionsFull and ErrOverloaded: not all
+//		commands, tags = commands[n:], tags[n:]
+//		<-done.Ready()
+//		for _, c := range done.Take(outcomes) { … }
+//	}
+//
+// Its methods may be called by any goroutine and do not block.
+type Completions struct{ queue *proposals.Completions }
+
+// NewCompletions returns Completions for at most limit commands and reads that are under way, or whose
+// outcomes are not taken yet. That bounds their memory, about 300 bytes each. A limit below 1 counts as 1.
+func NewCompletions(limit int) *Completions {
+	return &Completions{completion.New[outcome.Completion](limit)}
+}
+
+// Ready returns a channel that has an element when outcomes wait. Take removes it.
+func (c *Completions) Ready() <-chan struct{} { return c.queue.Ready() }
+
+// Take returns the outcomes that wait, in the order in which they became known. There may be none. It takes
+// over the memory of reuse, which may be nil.
+func (c *Completions) Take(reuse []outcome.Completion) []outcome.Completion {
+	return c.queue.Take(reuse)
+}
+
+// Space returns how many more commands and reads it takes now.
+func (c *Completions) Space() int { return c.queue.Space() }
+
+var errNoCompletions = errors.New("millrace: nowhere to leave outcomes; make Completions with NewCompletions")
+
+// SubmitMany hands in commands without waiting, as Submit does, with one lock and one wake. It takes all of
+// them or the first of them, and returns how many. Each one taken gets one outcome, in to, with its tag.
+// Until then it belongs to Millrace and must not be changed. The error says why the next one was not taken:
+// an error of Submit, or ErrCompletionsFull. The command that was refused is commands[taken].
+func (g *Group) SubmitMany(commands [][]byte, tags []uint64, to *Completions) (taken int, err error) {
+	switch {
+	case to == nil || to.queue == nil:
+		return 0, errNoCompletions
+	case len(commands) != len(tags):
+		return 0, fmt.Errorf("millrace: SubmitMany with %d commands and %d tags, want a tag for each command", len(commands), len(tags))
+	case len(commands) == 0:
+		return 0, nil
+	}
+	if err := g.rejectPlain(); err != nil {
+		g.countRefused(err)
+		return 0, err
+	}
+	valid := 0
+	for valid < len(commands) && err == nil {
+		if err = g.rejectCommand(commands[valid]); err == nil {
+			valid++
+		}
+	}
+	begun := to.queue.Begin(valid)
+	waiters := proposals.NewWaiters(tags[:begun], to.queue)
+	batch := make([]proposals.Proposal, begun)
+	for i := range batch {
+		batch[i] = proposals.Proposal{Command: commands[i], Waiter: &waiters[i]}
+	}
+	taken, refused := g.handMany(batch)
+	to.queue.Cancel(begun - taken)
+	switch {
+	case refused != nil:
+		err = refused
+	case begun < valid:
+		return taken, outcome.ErrCompletionsFull
+	}
+	g.countRefused(err)
+	return taken, err
+}
+
+// handMany hands commands to the inbox, or the first of them.
+func (g *Group) handMany(batch []proposals.Proposal) (taken int, err error) {
+	if len(batch) == 0 {
+		return 0, nil
+	}
+	taken, wakes, err := g.inbox.enqueueProposals(batch)
+	if wakes {
+		g.wake()
+	}
+	if errors.Is(err, outcome.ErrOverloaded) {
+		return taken, g.overloaded()
+	}
+	return taken, outcome.WithCause(err, g.Err())
+}
+
+// CallMany hands in calls, as Call does, with one lock and one wake. It takes all of them or the first of
+// them, and returns how many. The error says why the next one was not taken.
+func (g *Group) CallMany(calls []*Call) (taken int, err error) {
+	batch := make([]proposals.Proposal, 0, len(calls))
+	for _, c := range calls {
+		if err = g.rejectCall(c); err != nil {
+			break
+		}
+		batch = append(batch, g.begin(c))
+	}
+	taken, refused := g.handMany(batch)
+	if refused != nil {
+		err = refused
+	}
+	g.countRefused(err)
+	return taken, err
+}
+
+// SubmitRead begins a read as StartRead does, whose outcome comes to Completions. An error means that it has
+// not begun: ErrCompletionsFull.
+func (g *Group) SubmitRead(tag uint64, maxAge time.Duration, to *Completions) error {
+	if to == nil || to.queue == nil {
+		return errNoCompletions
+	}
+	if to.queue.Begin(1) == 0 {
+		return outcome.ErrCompletionsFull
+	}
+	r := &submittedRead{tag: tag, to: to.queue}
+	r.OnDone(r)
+	g.StartRead(&r.Read, maxAge)
+	return nil
+}
+
+// submittedRead is a read whose outcome comes to Completions.
+type submittedRead struct {
+	Read
+	tag uint64
+	to  *proposals.Completions
+}
+
+// Told implements completion.Told.
+func (r *submittedRead) Told() {
+	at, _, err := r.Poll()
+	r.to.Add(outcome.Completion{Tag: r.tag, Read: at, Err: err})
+}

@@ -1,0 +1,85 @@
+// Package completion gathers the outcomes of many commands for one goroutine, so that none is woken for each.
+// Those who hand commands in call Begin, and Cancel for what is refused. Those who know outcomes call Add.
+// The goroutine that gathers them waits for Ready and calls Take.
+package completion
+
+import "github.com/millrace/millrace/internal/lock"
+
+// Told hears that an outcome is known. Told must not block.
+type Told interface{ Told() }
+
+// Queue holds outcomes until they are taken. Any goroutine may call its methods. They never block for long:
+// one lock, no I/O.
+type Queue[T any] struct {
+	ready chan struct{} // has an element if and only if outcomes wait; changed under mu
+	limit int
+
+	mu      lock.Mutex
+	open    int // begun, and not taken yet
+	waiting []T
+}
+
+// New returns a queue for at most limit commands that are under way, or whose outcomes wait. A limit below 1
+// counts as 1.
+func New[T any](limit int) *Queue[T] {
+	return &Queue[T]{ready: make(chan struct{}, 1), limit: max(limit, 1)}
+}
+
+// Ready returns the channel that has an element when outcomes wait.
+func (q *Queue[T]) Ready() <-chan struct{} { return q.ready }
+
+// Begin reserves places for n outcomes, or for as many as there are. Each place gets one outcome (Add), or is
+// cancelled.
+func (q *Queue[T]) Begin(n int) (begun int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	begun = max(min(n, q.limit-q.open), 0)
+	q.open += begun
+	return begun
+}
+
+// Cancel gives places back.
+func (q *Queue[T]) Cancel(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.open -= n
+}
+
+// Add leaves outcomes of commands that have begun.
+func (q *Queue[T]) Add(outcomes ...T) {
+	if len(outcomes) == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, outcomes...)
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Take returns the outcomes that wait, and keeps the memory of reuse for later ones.
+func (q *Queue[T]) Take(reuse []T) (taken []T) {
+	reuse = reuse[:cap(reuse)]
+	clear(reuse) // what they point to must not be kept alive
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select { // also if the caller has received the element
+	case <-q.ready:
+	default:
+	}
+	taken, q.waiting = q.waiting, reuse[:0]
+	q.open -= len(taken)
+	return taken
+}
+
+// Open returns how many commands are under way, or have outcomes that wait.
+func (q *Queue[T]) Open() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.open
+}
+
+// Space returns how many more commands fit.
+func (q *Queue[T]) Space() int { return q.limit - q.Open() }
