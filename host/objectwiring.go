@@ -145,7 +145,7 @@ func (g *objectGroup) Apply()                 { g.machine.apply.Wake() }
 func (g *objectGroup) Applied() uint64        { return g.machine.apply.Position().Index }
 func (g *objectGroup) WaitsAt() uint64        { return g.machine.apply.WaitsAt() }
 func (g *objectGroup) Lose(index uint64)      { g.machine.apply.Lose(index) }
-func (g *objectGroup) LostAt() uint64         { return g.machine.apply.LostAt() }
+func (g *objectGroup) UnavailableAt() uint64  { return g.machine.apply.UnavailableAt() }
 func (g *objectGroup) Stay(bytes int64)       { g.snapshots.Growth.Add(bytes) }
 func (g *objectGroup) FirstIndex() uint64     { return g.writes.storage.log.FirstIndex() }
 func (g *objectGroup) LastIndex() uint64      { return g.writes.storage.log.LastIndex() }

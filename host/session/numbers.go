@@ -66,8 +66,8 @@ func (s *session) insert(at int, n number) int {
 	return at
 }
 
-// raise forgets the numbers below low, and returns the bytes that this frees.
-func (s *session) raise(low uint64, r *results) (freed int64) {
+// forgetBelow forgets the numbers below low, and returns the bytes that this frees.
+func (s *session) forgetBelow(low uint64, r *results) (freed int64) {
 	s.low = low
 	for s.head < len(s.numbers) && s.numbers[s.head].value < low {
 		r.free(s.numbers[s.head].result)

@@ -178,7 +178,7 @@ func (t *Table) Apply(m Mark, index, term uint64) (Verdict, Record) {
 	}
 	t.touch(s)
 	if m.Low > s.low {
-		t.bytes -= s.raise(m.Low, &t.results)
+		t.bytes -= s.forgetBelow(m.Low, &t.results)
 	}
 	if m.Number < s.low {
 		return Forgotten, Record{}
