@@ -156,5 +156,8 @@ func (g *Group) snapshotFacts() (f examination.Snapshots) {
 	for _, err := range s.Stuck() {
 		f.Stuck = append(f.Stuck, err)
 	}
+	if r := s.Refused(); r != nil {
+		f.Refused = (*examination.RefusedSnapshot)(r)
+	}
 	return f
 }

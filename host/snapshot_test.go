@@ -289,6 +289,33 @@ func TestAGroupBeginsFromItsSnapshot(t *testing.T) {
 	}
 }
 
+// Between a command that the group skips and the entry that says so no snapshot is taken. Members that do not
+// know the entry yet differ rightly there, those that begin from such a snapshot and those that have the
+// effect, and would be compared.
+func TestNoSnapshotBetweenASkippedCommandAndItsEntry(t *testing.T) {
+	h := openKeeper(t, GroupConfig{}, false)
+	h.call(t, nil, "first")
+	skipped := h.group.Status().Applied
+	h.group.machine.apply.Skips.Add(skipped, skipped+3)
+	s := h.group.StartSnapshot()
+	for range 2 {
+		for range 8 {
+			h.manual.tick()
+		}
+		if _, done, err := s.Poll(); done {
+			t.Fatalf("a snapshot is taken at %d, of a command that entry %d skips: %v", h.group.Status().Applied, skipped+3, err)
+		}
+		h.call(t, nil, "another")
+	}
+	h.call(t, nil, "the entry")
+	for range 8 {
+		h.manual.tick()
+	}
+	if info, done, err := s.Poll(); !done || err != nil || info.Index < skipped+3 {
+		t.Errorf("behind the entry: %+v, %t, %v", info, done, err)
+	}
+}
+
 // A group that takes snapshots and one that takes none are given the same commands, copies of earlier ones
 // among them, and are restarted at the same moments. Their machines, results, sessions, sums and what their
 // callers are told stay equal. (The times of the log are those of the twin's entries: both clocks are equal.)

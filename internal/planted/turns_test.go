@@ -48,7 +48,8 @@ var turnBugs = []bug{
 	{name: "blocked_commands_measured", what: "a rule counts a batch in each turn in which commands wait for space", in: "host", found: "TestTheRuleHearsNothingOfCommandsThatWaitForMore", edits: []edit{{"host/inbox.go",
 		`		ask(batches.State{Now: now})
 `, `		ask(batches.State{Now: now, Waiting: n})
-`}}}, {name: "held_without_space", what: "commands are held though the share is full, and others are refused for them", in: "host", found: "TestHeldCommandsCostNoSpace", edits: []edit{{"host/inbox.go",
+`}}},
+	{name: "held_without_space", what: "commands are held though the share is full, and others are refused for them", in: "host", found: "TestHeldCommandsCostNoSpace", edits: []edit{{"host/inbox.go",
 		`	return b.proposalBytes >= min(b.memory.waiting.Max/8, b.memory.received.Max/16) || b.memory.waiting.Used() >= b.memory.waiting.Max/2`, `	return false`}}},
 	{name: "waits_in_vain_go_on", what: "a leader waits for clients that never come back, round after round", in: "host/batches", found: "TestWaitsForNothingBecomeRare", edits: []edit{{"host/batches/cohort.go",
 		`		c.pause = 1 << c.misses`, `		c.pause = 0`}}},
