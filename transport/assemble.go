@@ -13,6 +13,7 @@ type Assembler struct {
 	class    Class
 	maxBytes int
 	begun    [Kinds]assembly
+	check    checker // of kind Consensus
 }
 
 // assembly is a body of one kind. Its memory is kept for the next one.
@@ -30,12 +31,20 @@ func NewAssembler(c Class, maxBytes int) *Assembler {
 	return &Assembler{class: c, maxBytes: maxBytes}
 }
 
-// Add takes the next frame, whose checksum is right. If it completes a body it returns that, valid until the
-// next Add: a body of one frame is returned in place, and is part itself. An error is an ErrBadFrame and ends
-// the connection.
-func (a *Assembler) Add(h Header, part []byte) (body []byte, whole bool, err error) {
+// Add takes the next frame. If it completes a body it returns that, valid until the next Add: a body of one
+// frame is returned in place, and is part itself. An error is an ErrBadFrame and ends the connection.
+//
+// Add compares the checksum of the frame, unless it is of kind Consensus: Body.Messages does that.
+func (a *Assembler) Add(h Header, part []byte) (body Body, whole bool, err error) {
 	if h.Kind >= Kinds || h.Kind.Class() != a.class {
-		return nil, false, fmt.Errorf("%w: a %v frame on a connection of class %v", ErrBadFrame, h.Kind, a.class)
+		return Body{}, false, fmt.Errorf("%w: a %v frame on a connection of class %v", ErrBadFrame, h.Kind, a.class)
+	}
+	body.Kind = h.Kind
+	if h.Kind == Consensus {
+		a.note(h)
+		body.check = &a.check
+	} else if err := h.Validate(part); err != nil {
+		return Body{}, false, err
 	}
 	s, limit := &a.begun[h.Kind], h.Kind.MaxBodyBytes(a.maxBytes)
 	if !s.open {
@@ -44,15 +53,24 @@ func (a *Assembler) Add(h Header, part []byte) (body []byte, whole bool, err err
 	have := len(s.bytes)
 	switch {
 	case have+len(part) > limit || h.Continued && have+len(part) == limit:
-		return nil, false, fmt.Errorf("%w: %v body of more than %d bytes", ErrBadFrame, h.Kind, limit)
+		return Body{}, false, fmt.Errorf("%w: %v body of more than %d bytes", ErrBadFrame, h.Kind, limit)
 	case s.open && len(part) == 0:
-		return nil, false, fmt.Errorf("%w: %v body that continues with nothing, after %d bytes", ErrBadFrame, h.Kind, have)
+		return Body{}, false, fmt.Errorf("%w: %v body that continues with nothing, after %d bytes", ErrBadFrame, h.Kind, have)
 	case !s.open && !h.Continued:
-		return part, true, nil
+		body.Bytes = part
+		return body, true, nil
 	}
 	s.add(part, limit)
-	s.open = h.Continued
-	return s.bytes, !s.open, nil
+	s.open, body.Bytes = h.Continued, s.bytes
+	return body, !s.open, nil
+}
+
+// note keeps the header of a frame of a body until Body.Messages compares its checksum.
+func (a *Assembler) note(h Header) {
+	if !a.begun[h.Kind].open {
+		a.check.frames = a.check.frames[:0]
+	}
+	a.check.frames = append(a.check.frames, h)
 }
 
 // Begun reports whether a body of kind k has begun and not ended.

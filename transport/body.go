@@ -24,6 +24,13 @@ func AppendMessage(dst []byte, group uint64, m *raftpb.Message) []byte {
 	return m.Append(dst)
 }
 
+// AppendPayloads is AppendMessage. It appends to payloads where the data of each entry is in dst.
+func AppendPayloads(dst []byte, payloads []raftpb.Payload, group uint64, m *raftpb.Message) ([]byte, []raftpb.Payload) {
+	dst = binary.AppendUvarint(dst, group)
+	dst = binary.AppendUvarint(dst, uint64(m.Size()))
+	return m.AppendPayloads(dst, payloads)
+}
+
 // AppendBody appends a body with all messages of batch to dst.
 func AppendBody(dst []byte, batch []Envelope) []byte {
 	for i := range batch {
@@ -43,7 +50,10 @@ func uvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 // DecodeBody appends the messages of a body to into. They alias body in their entries, contexts and
 // snapshots, so body must not change while they are in use. On an error it returns the messages before the
 // bad one.
-func DecodeBody(body []byte, into []Envelope) ([]Envelope, error) {
+func DecodeBody(body []byte, into []Envelope) ([]Envelope, error) { return decodeBody(body, into, nil) }
+
+// decodeBody is DecodeBody, followed by a checker if there is one.
+func decodeBody(body []byte, into []Envelope, c *checker) ([]Envelope, error) {
 	for rest := body; len(rest) > 0; {
 		group, n := binary.Uvarint(rest)
 		if n <= 0 {
@@ -56,7 +66,15 @@ func DecodeBody(body []byte, into []Envelope) ([]Envelope, error) {
 		}
 		rest = rest[n:]
 		into = append(into, Envelope{Group: group})
-		if err := into[len(into)-1].Message.UnmarshalFromPeer(rest[:size:size]); err != nil {
+		m := &into[len(into)-1].Message
+		var err error
+		if c == nil {
+			err = m.UnmarshalFromPeer(rest[:size:size])
+		} else {
+			c.message = len(body) - len(rest)
+			err = m.UnmarshalSummed(rest[:size:size], c)
+		}
+		if err != nil {
 			return into[:len(into)-1], fmt.Errorf("%w: %w", ErrBadFrame, err)
 		}
 		rest = rest[size:]

@@ -34,7 +34,11 @@ type Entry struct {
 	Term  uint64
 	Index uint64
 	Type  EntryType
-	Data  []byte
+	// Sum is the CRC-32C of Data, or 0 if it is not known. It is not encoded. The code that sets it has
+	// passed over Data, and code that changes Data must set it to 0. The core carries it and does not look
+	// at it.
+	Sum  uint32
+	Data []byte
 }
 
 // ID returns the entry's id.

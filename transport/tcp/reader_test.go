@@ -41,11 +41,11 @@ func TestBodiesShareNoMemory(t *testing.T) {
 	r := newFrameReader(reading, transport.ClassConsensus, 64<<20, maxWait)
 	var entries []raftpb.Entry
 	for range sizes {
-		_, body, err := r.next()
+		body, err := r.next()
 		if err != nil {
 			t.Fatal(err)
 		}
-		batch, err := transport.DecodeBody(body, nil)
+		batch, err := body.Messages(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,8 +94,11 @@ func compareReader(wire []byte, class transport.Class, largest int) error {
 	}
 	const maxBytes = 1 << 20
 	var want, have []delivered
-	wantErr := transport.OpenFrames(wire, class, maxBytes, func(k transport.Kind, body []byte) error {
-		want = append(want, delivered{k, string(body)})
+	wantErr := transport.OpenFrames(wire, class, maxBytes, func(body transport.Body) error {
+		if err := body.Validate(); err != nil {
+			return err
+		}
+		want = append(want, delivered{body.Kind, string(body.Bytes)})
 		return nil
 	})
 	seed := uint64(1)
@@ -104,9 +107,12 @@ func compareReader(wire []byte, class transport.Class, largest int) error {
 		return 1 + int(seed>>33)%largest
 	}}, class, maxBytes, time.Hour)
 	for {
-		k, body, err := r.next()
+		body, err := r.next()
 		if err == nil {
-			have = append(have, delivered{k, string(body)})
+			err = body.Validate()
+		}
+		if err == nil {
+			have = append(have, delivered{body.Kind, string(body.Bytes)})
 			continue
 		}
 		if bad := errors.Is(err, transport.ErrBadFrame); bad && wantErr == nil || !bad && err != io.EOF {
