@@ -110,9 +110,10 @@ func AppendBatch(dst []byte, batch []Envelope) []byte {
 
 // Body is a whole body that has arrived. It is valid until the next one of its connection.
 type Body struct {
-	Kind  Kind
-	Bytes []byte
-	check *checker // of kind Consensus: its checksums are not compared yet
+	Kind   Kind
+	Bytes  []byte
+	check  *checker  // of kind Consensus: its checksums are not compared yet
+	joined *assembly // whose memory Bytes is; nil: it came in one frame
 }
 
 // Messages appends the messages of a body of kind Consensus to into, as DecodeBody does. It compares the
@@ -125,6 +126,18 @@ func (b Body) Messages(into []Envelope) ([]Envelope, error) {
 		return into, bad
 	}
 	return into, err
+}
+
+// Detach is the function Detach for the messages of this body. One entry may have nearly all of a body that
+// came in several frames. It keeps the memory in which they were joined, and no copy is made of it. So it
+// keeps a seventh of its bytes beside it, at most. In memory of an earlier and larger body it does not
+// stay.
+func (b Body) Detach(batch []Envelope) {
+	if b.joined == nil {
+		Detach(batch)
+	} else if all := cap(b.joined.bytes); detach(batch, max(1, all-all/8)) {
+		b.joined.bytes = nil
+	}
 }
 
 // Validate compares the checksums of a body that is not decoded. A body of another kind is valid already.
