@@ -89,6 +89,13 @@ type Config struct {
 	// SegmentBytes is the size of a segment of the log; default 64 MiB.
 	SegmentBytes int64
 
+	// BatchEntries makes the commands of one turn one entry of the log, in the groups that lead here. Each is
+	// then at an index and a place (Receipt.Pos), and a machine that keeps a command keeps its neighbours in
+	// memory. It begins when every member of the group has said that it reads such entries: those of the
+	// versions that know them say so if they have BatchEntries themselves. From then on a member of an earlier
+	// version cannot follow. A group with large objects, or whose machine keeps its state on disk, has none.
+	BatchEntries bool
+
 	// MemoryBytes is about the most memory that this host uses for what is under way in all its groups,
 	// with overhead. That is recent entries of the log, commands, and messages from and to peers. Default
 	// 256 MiB, at least 64 KiB. Each use has its share (memory.go), and what does not fit is refused or

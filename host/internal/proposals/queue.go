@@ -48,6 +48,7 @@ type Queue struct {
 	forwarded, retried, expired atomic.Uint64 // calls, for Counts
 
 	// Owned by the turn.
+	Together bool   // what Next returns becomes one entry, if it is more than one command
 	oldest   uint64 // no client of an earlier term waits for its answer in the ring
 	answered uint64 // all clients through this commit index are answered
 }
@@ -137,7 +138,7 @@ func (q *Queue) Next() (batch []Proposal) {
 // nextBatch returns false if the queue has ended.
 func (q *Queue) nextBatch() (batch []Proposal, ok bool) {
 	n, bytes := 0, 0
-	for n < len(q.offered) && (n == 0 || bytes+q.offered[n].size() <= q.MaxBytes) {
+	for n < len(q.offered) && (n == 0 || q.fits(n, bytes)) {
 		bytes += q.offered[n].size()
 		n++
 	}
@@ -146,6 +147,19 @@ func (q *Queue) nextBatch() (batch []Proposal, ok bool) {
 		is = offering + int64(n)
 	}
 	return q.offered[:n], was != ended && q.proposing.CompareAndSwap(was, is)
+}
+
+// largeCommand is the size of a command that is an entry of its own: its bytes are not copied into another.
+const largeCommand = 64 << 10
+
+// fits reports whether the next of the commands that are offered goes together with n before it.
+func (q *Queue) fits(n, bytes int) bool {
+	bytes += q.offered[n].size()
+	if !q.Together {
+		return bytes <= q.MaxBytes
+	}
+	bytes += raftpb.BatchOverheadBytes + (n+1)*raftpb.CommandOverheadBytes
+	return bytes <= q.MaxBytes && n < raftpb.MaxBatchCommands && max(q.offered[0].size(), q.offered[n].size()) < largeCommand
 }
 
 // Refuse answers a batch of Next that the core has not taken, and returns the next one.
