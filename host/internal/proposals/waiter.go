@@ -21,7 +21,7 @@ type Waiter struct {
 	to      *Completions  // not nil: it gets the outcome instead, with the tag
 	tag     uint64
 	// pack has the clients of an entry with several commands, by pos. Such a waiter stands for them in the ring
-	// and is nobody's: a client may use its own again before the ring is done with the entry.
+	// and belongs to none: a client may use its own again before the ring is done with the entry.
 	pack []*Waiter
 	told bool // a pack's clients know what happened to the entry
 }
