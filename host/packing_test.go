@@ -32,8 +32,9 @@ func (l *testHost) described(t *testing.T, from uint64) (text string) {
 // their own otherwise. A large one stays alone. Each client gets the place of its command.
 func TestOneTurnIsOneEntry(t *testing.T) {
 	out := &bodyTransport{}
-	l := openTestHostWith(t, 3, func(c *Config) { c.BatchEntries = true }, WithTransport(out))
+	l := openTestHostWith(t, 3, func(c *Config) { c.BatchEntries, c.MemoryBytes = true, 64<<20 }, WithTransport(out))
 	defer func() { _ = l.Close(over()) }()
+	l.group.config.MaxCommandBytes = 1 << 20
 	l.lead()
 	put := func(want string) (all []Pending) {
 		t.Helper()
