@@ -165,7 +165,7 @@ func (c ender) Append(dst []byte, v int64) ([]byte, error) {
 	return c.Codec.Append(dst, v)
 }
 
-// Where a codec panics, the commands before are taken, and all places are given back. Where it ends the
+// Where a codec panics, the commands before are taken, and all places are free again. Where it ends the
 // goroutine, none is taken.
 func TestSubmitManyWithACodecThatEnds(t *testing.T) {
 	n := open(t, alone(t), millrace.InMemory(&counter{}, ender{millrace.Binary[int64]()}))

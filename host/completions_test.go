@@ -185,8 +185,8 @@ func TestSubmitRead(t *testing.T) {
 	}
 }
 
-// Commands that come when a group has failed, before the turn that answers its clients, are taken like others,
-// and end with it.
+// Commands that come when a group has failed, before the turn that answers its clients, are taken like
+// others, and end with it.
 func TestSubmitManyToAGroupThatHasFailed(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()

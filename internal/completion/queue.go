@@ -61,7 +61,7 @@ func (q *Queue[T]) Add(outcomes ...T) {
 }
 
 // Take returns the outcomes that wait, in the memory of reuse if they fit. It copies them: memory that the
-// queue took over would be written while a caller who uses it twice still reads.
+// queue took over would be written while a caller that uses it twice still reads.
 func (q *Queue[T]) Take(reuse []T) (taken []T) {
 	waiting := q.take()
 	taken = append(reuse[:0], waiting...)
