@@ -12,7 +12,15 @@ var outcomeBugs = []bug{
 				f`, `			case term == run.term || true:
 				f`}}},
 	{name: "propose_after_the_end", what: "a turn proposes commands whose clients were told that the group has stopped and never took them", in: "host/internal/proposals", found: "TestAQueueEndsWhileATurnProposes", edits: []edit{{"host/internal/proposals/queue.go",
-		`was != ended && q.proposing.CompareAndSwap(was, int64(n))`, `q.proposing.CompareAndSwap(was, int64(n))`}}},
+		`was != ended && q.proposing.CompareAndSwap(was, is)`, `q.proposing.CompareAndSwap(was, is)`}}},
+	{name: "offer_after_the_end", what: "commands that a turn offers while the group stops are never answered", in: "host/internal/proposals", found: "TestAQueueEndsWhileATurnProposes", edits: []edit{{"host/internal/proposals/queue.go",
+		`	if len(batch) == 0 || q.proposing.Load() != unoffered {
+		return false
+	}
+	q.offered = batch
+	return q.proposing.CompareAndSwap(unoffered, offering)`, `	q.offered = batch
+	q.proposing.CompareAndSwap(unoffered, offering)
+	return true`}}},
 	{name: "count_refused_calls_twice", what: "the metrics count a call twice that no turn had taken when the group stopped", in: "host/internal/proposals", found: "TestWhatNoTurnHasTakenIsCountedOnce", edits: []edit{{"host/internal/proposals/end.go",
 		`		case c != nil:
 			c.fail(err)`, `		case c != nil:

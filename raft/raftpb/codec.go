@@ -165,8 +165,25 @@ func (m *Message) Size() int {
 	return n
 }
 
+// Payload is the data of an entry in the encoding of a message. Its sum is Entry.Sum.
+type Payload struct {
+	At, Bytes uint32 // where it is in the buffer
+	Sum       uint32
+}
+
 // Append encodes m and appends it to dst.
 func (m *Message) Append(dst []byte) []byte {
+	dst, _ = m.append(dst, nil, false)
+	return dst
+}
+
+// AppendPayloads is Append, for a buffer of less than 4 GiB. It appends to payloads where the data of each
+// entry is in the buffer, without those that are empty or of unknown sum.
+func (m *Message) AppendPayloads(dst []byte, payloads []Payload) ([]byte, []Payload) {
+	return m.append(dst, payloads, true)
+}
+
+func (m *Message) append(dst []byte, payloads []Payload, list bool) ([]byte, []Payload) {
 	dst = appendScalar(dst, 1, uint64(m.Type))
 	dst = appendScalar(dst, 2, m.To)
 	dst = appendScalar(dst, 3, m.From)
@@ -176,7 +193,9 @@ func (m *Message) Append(dst []byte) []byte {
 	for i := range m.Entries {
 		e := &m.Entries[i]
 		dst = appendBlock(dst, 7, e.Size())
-		dst = e.Append(dst)
+		if dst = e.Append(dst); list && len(e.Data) > 0 && e.Sum != 0 { // which comes last
+			payloads = append(payloads, Payload{At: uint32(len(dst) - len(e.Data)), Bytes: uint32(len(e.Data)), Sum: e.Sum})
+		}
 	}
 	dst = appendScalar(dst, 8, m.Commit)
 	if m.Snapshot != nil {
@@ -191,7 +210,7 @@ func (m *Message) Append(dst []byte) []byte {
 		dst = appendBlock(dst, 14, m.Responses[i].Size())
 		dst = m.Responses[i].Append(dst)
 	}
-	return dst
+	return dst, payloads
 }
 
 // Size is the number of bytes that Append writes.

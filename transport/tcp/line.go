@@ -226,7 +226,7 @@ func (p *line) choose(l *link) *cutter {
 		return nil
 	}
 	l.pulsed = false
-	p.out.inFlight = l.burst.bytes()
+	p.out.inFlight = l.burst.unframed()
 	return &l.burst
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -24,12 +25,23 @@ type outbox struct {
 	openAt   int
 	fullSum  int      // bytes in full
 	inFlight int      // bytes of the chunk that is being written, as far as they are in no frame yet
-	spare    [][]byte // empty
-	spareSum int      // capacity of spare
+	spare    []memory // empty
+	spareSum int      // bytes of spare
 }
 
+// memory is what a chunk is in.
+type memory struct {
+	buf      []byte
+	payloads []raftpb.Payload // of kind consensus: the data of the entries in buf
+}
+
+// bytes returns what a memory takes.
+func (m memory) bytes() int { return cap(m.buf) + cap(m.payloads)*payloadBytes }
+
+const payloadBytes = 12 // of a raftpb.Payload
+
 type chunk struct {
-	buf   []byte
+	memory
 	count uint64 // messages or bodies
 }
 
@@ -53,7 +65,7 @@ func (o *outbox) addMessages(batch []transport.Envelope, total int) {
 				o.open(n)
 			}
 		}
-		o.filling.buf = transport.AppendMessage(o.filling.buf, e.Group, &e.Message)
+		o.filling.buf, o.filling.payloads = transport.AppendPayloads(o.filling.buf, o.filling.payloads, e.Group, &e.Message)
 		o.filling.count++
 	}
 }
@@ -92,9 +104,9 @@ func (o *outbox) open(n int) {
 	if have := len(o.filling.buf); have > 0 && have+n > chunkBytes {
 		o.full = append(o.full, o.filling)
 		o.fullSum += have
-		o.filling = chunk{buf: o.memory(max(n, chunkBytes))}
+		o.filling = chunk{memory: o.memory(max(n, chunkBytes))}
 	} else if have == 0 && cap(o.filling.buf) < n {
-		o.filling.buf = o.memory(n)
+		o.filling.memory = o.memory(n)
 	}
 	o.openAt = len(o.filling.buf)
 	o.filling.buf = append(o.filling.buf, make([]byte, transport.HeaderBytes)...)
@@ -107,16 +119,16 @@ func (o *outbox) end() {
 	}
 }
 
-// memory returns an empty buffer in which n bytes fit.
-func (o *outbox) memory(n int) []byte {
-	for i, b := range o.spare {
-		if cap(b) >= n {
+// memory returns an empty memory in which n bytes fit.
+func (o *outbox) memory(n int) memory {
+	for i, m := range o.spare {
+		if cap(m.buf) >= n {
 			o.spare = slices.Delete(o.spare, i, i+1)
-			o.spareSum -= cap(b)
-			return b
+			o.spareSum -= m.bytes()
+			return m
 		}
 	}
-	return make([]byte, 0, n)
+	return memory{buf: make([]byte, 0, n)}
 }
 
 // take returns the oldest chunk. It belongs to the caller until done.
@@ -125,9 +137,10 @@ func (o *outbox) take() cutter {
 		o.end()
 		o.full = append(o.full, o.filling)
 		o.fullSum += len(o.filling.buf)
-		o.filling = chunk{buf: o.memory(0)}
+		o.filling = chunk{memory: o.memory(0)}
 	}
-	c := cutter{kind: o.kind, buf: o.full[0].buf, count: o.full[0].count}
+	c := cutter{kind: o.kind, memory: o.full[0].memory, count: o.full[0].count}
+	c.seal = transport.NewSealer(c.payloads)
 	o.full = slices.Delete(o.full, 0, 1)
 	o.fullSum -= len(c.buf)
 	o.inFlight = len(c.buf)
@@ -137,25 +150,25 @@ func (o *outbox) take() cutter {
 // done returns the memory of a chunk of which every frame is written.
 func (o *outbox) done(c *cutter) {
 	o.inFlight = 0
-	o.keep(c.buf)
+	o.keep(c.memory)
 }
 
-func (o *outbox) keep(b []byte) {
-	if o.spareSum+cap(b) <= keepBytes {
-		o.spare = append(o.spare, b[:0])
-		o.spareSum += cap(b)
+func (o *outbox) keep(m memory) {
+	if o.spareSum+m.bytes() <= keepBytes {
+		o.spare = append(o.spare, memory{m.buf[:0], m.payloads[:0]})
+		o.spareSum += m.bytes()
 	}
 }
 
 // discard drops everything that is queued.
 func (o *outbox) discard() {
 	for _, c := range o.full {
-		o.keep(c.buf)
+		o.keep(c.memory)
 	}
 	clear(o.full)
 	o.full, o.fullSum, o.inFlight = o.full[:0], 0, 0
-	if o.filling = (chunk{buf: o.filling.buf[:0]}); cap(o.filling.buf) > keepBytes {
-		o.filling.buf = nil
+	if o.filling = (chunk{memory: memory{o.filling.buf[:0], o.filling.payloads[:0]}}); o.filling.bytes() > keepBytes {
+		o.filling.memory = memory{}
 	}
 }
 
@@ -176,7 +189,7 @@ func (p *latest) set(body []byte) (replaced bool) {
 }
 
 func (p *latest) take() cutter {
-	c := cutter{kind: transport.Pulse, buf: p.buf, count: 1}
+	c := cutter{kind: transport.Pulse, memory: memory{buf: p.buf}, count: 1}
 	p.buf, p.spare, p.waiting = p.spare[:0], nil, false
 	return c
 }
@@ -200,8 +213,9 @@ func (p *latest) bytes() int {
 // Invariant: the frame that next returned has been written, or its connection is dead, before next is called
 // again.
 type cutter struct {
-	kind  transport.Kind
-	buf   []byte
+	kind transport.Kind
+	memory
+	seal  transport.Sealer
 	at    int    // the first byte that is in no frame yet
 	left  int    // bytes of the body that has begun
 	count uint64 // messages or bodies in buf
@@ -210,7 +224,7 @@ type cutter struct {
 func (c *cutter) more() bool { return c.at < len(c.buf) }
 
 // bytes returns how many are in no frame yet.
-func (c *cutter) bytes() int { return len(c.buf) - c.at }
+func (c *cutter) unframed() int { return len(c.buf) - c.at }
 
 // next returns the next frame, sealed.
 func (c *cutter) next() []byte {
@@ -220,8 +234,8 @@ func (c *cutter) next() []byte {
 	}
 	n := min(c.left, transport.FrameBodyBytes)
 	frame := c.buf[c.at-transport.HeaderBytes : c.at+n]
-	c.at += n
 	c.left -= n
-	transport.SealFrame(frame, c.kind, c.left > 0)
+	c.seal.Seal(frame, c.at, c.kind, c.left > 0)
+	c.at += n
 	return frame
 }

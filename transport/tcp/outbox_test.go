@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/millrace/millrace/internal/crcjoin"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -17,7 +18,9 @@ import (
 func sized(index uint64, n int) transport.Envelope {
 	m := raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2, Index: index}
 	if n > 0 {
-		m.Entries = []raftpb.Entry{{Data: bytes.Repeat([]byte{byte(index)}, n)}}
+		data := bytes.Repeat([]byte{byte(index)}, n)
+		a, b := data[n/3:n/2], data[n/2:]
+		m.Entries = []raftpb.Entry{{Data: data[:n/3]}, {Data: a, Sum: crcjoin.Sum(a)}, {Data: b, Sum: crcjoin.Sum(b)}}
 	}
 	return transport.Envelope{Group: index % 5, Message: m}
 }
@@ -50,12 +53,12 @@ func TestOutboxIsAList(t *testing.T) {
 				if !whole {
 					continue
 				}
-				batch, err := transport.DecodeBody(body, nil)
+				batch, err := body.Messages(nil)
 				if err != nil {
 					rt.Fatal(err)
 				}
-				if len(batch) > 1 && len(body) > transport.FrameBodyBytes {
-					rt.Fatalf("%d messages share a body of %d bytes", len(batch), len(body))
+				if len(batch) > 1 && len(body.Bytes) > transport.FrameBodyBytes {
+					rt.Fatalf("%d messages share a body of %d bytes", len(batch), len(body.Bytes))
 				}
 				for i := range batch {
 					want := twin[0]
@@ -66,7 +69,7 @@ func TestOutboxIsAList(t *testing.T) {
 					}
 				}
 				count += uint64(len(batch))
-				queued -= len(body) + transport.HeaderBytes
+				queued -= len(body.Bytes) + transport.HeaderBytes
 			}
 			if count != c.count {
 				rt.Fatalf("a chunk of %d messages says that it has %d", count, c.count)
@@ -185,13 +188,13 @@ func TestPulseAtEachBorder(t *testing.T) {
 				rt.Fatal(err)
 			case !whole:
 			case h.Kind == transport.Pulse:
-				if n := fmt.Sprintf("%08d", leaving); string(body[len(body)-8:]) != n || leaving == left {
-					rt.Fatalf("pulse %s left, want %s, and %d left before", body[len(body)-8:], n, left)
+				if n := fmt.Sprintf("%08d", leaving); string(body.Bytes[len(body.Bytes)-8:]) != n || leaving == left {
+					rt.Fatalf("pulse %s left, want %s, and %d left before", body.Bytes[len(body.Bytes)-8:], n, left)
 				}
 				left = leaving
 				pulsesLeft++
 			default:
-				batch, err := transport.DecodeBody(body, nil)
+				batch, err := body.Messages(nil)
 				if err != nil {
 					rt.Fatal(err)
 				}
