@@ -170,7 +170,7 @@ func TestTornRoundCommitsNothing(t *testing.T) {
 	}
 }
 
-// Entries of MaxSilentBytes are written without a commit index, and those of a byte more with it.
+// Entries of MaxSilentBytes are written without a commit index, and larger ones with it.
 func TestEntriesWithoutACommitIndex(t *testing.T) {
 	for more := range 2 {
 		s := NewDurableState(raftpb.HardState{Term: 1})
