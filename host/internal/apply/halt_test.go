@@ -276,3 +276,15 @@ func TestApplyNow(t *testing.T) {
 		t.Error("a halted machine is called")
 	}
 }
+
+// A machine that was halted and has everything again of which the core was told is as far as the core knows.
+func TestAHaltedMachineThatHasCaughtUp(t *testing.T) {
+	for _, row := range []struct{ applied, owed, core, want uint64 }{{5, 6, 7, 5}, {5, 5, 7, 7}, {5, 5, 3, 5}} {
+		q := &Queue{}
+		q.applied.Store(row.applied)
+		q.owed.Store(row.owed)
+		if got := q.MachineApplied(row.core); got != row.want {
+			t.Errorf("applied %d of %d, the core knows %d: %d, want %d", row.applied, row.owed, row.core, got, row.want)
+		}
+	}
+}
