@@ -77,6 +77,8 @@ var outcomeBugs = []bug{
 `}}},
 	{name: "taken_results_are_kept", what: "a command that hangs keeps the results of others alive that were taken", in: ".", found: "TestSubmitManyKeepsNoResults", edits: []edit{{"propose.go",
 		`		c.result = none // other`, `		_ = none // other`}}},
+	{name: "read_with_the_next_tag", what: "a read of SubmitRead comes with the tag of the next one", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/completions.go",
+		`outcome.Completion{Tag: r.tag, Read`, `outcome.Completion{Tag: r.tag + 1, Read`}}},
 	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/host.go",
 		`return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)`, `return h.network.frames.Add(1)`}}},
 	{name: "forgotten_is_applied", what: "a number below the lowest that its client waits for is applied", in: "host/session", found: "TestANumberBelowTheLowestIsForgotten", edits: []edit{{"host/session/table.go",
