@@ -114,9 +114,9 @@ func (g *Group) rejectBatch(batch []proposals.Proposal) error {
 	return nil
 }
 
-// proposeEntries proposes entries, all or none, and returns the index of the first. They hold some commands, of
-// which own are from the inbox. The data of each entry is summed here, and not again on this host (decision
-// 0037).
+// proposeEntries proposes entries, all or none, and returns the index of the first. They hold some
+// commands, of which own are from the inbox. The data of each entry is summed here, and not again on this
+// host (decision 0037).
 func (g *Group) proposeEntries(entries []raftpb.Entry, commands, own int) (first uint64, err error) {
 	for i := range entries {
 		entries[i].Sum = crcjoin.Sum(entries[i].Data)

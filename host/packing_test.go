@@ -10,11 +10,11 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// described says what the log has from an index on: the sizes of the commands of each entry.
-func (l *testHost) described(t *testing.T, from uint64) (text string) {
+// described says what the log has behind an index: the sizes of the commands of each entry.
+func (l *testHost) described(t *testing.T, after uint64) (text string) {
 	t.Helper()
 	l.manual.runIdle()
-	entries, err := l.group.Log(from, l.last()+1, 1<<30)
+	entries, err := l.group.Log(after+1, l.last()+1, 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestOneTurnIsOneEntry(t *testing.T) {
 	l.lead()
 	put := func(want string) (all []Pending) {
 		t.Helper()
-		from := l.last() + 1
+		after := l.last()
 		for _, n := range []int{1, 2, largeForTest, 3, 4} {
 			p, err := l.group.Submit(bytes.Repeat([]byte("x"), n))
 			if err != nil {
@@ -46,13 +46,13 @@ func TestOneTurnIsOneEntry(t *testing.T) {
 			}
 			all = append(all, p)
 		}
-		if have := l.described(t, from); have != want {
+		if have := l.described(t, after); have != want {
 			t.Errorf("the log has %q, want %q", have, want)
 		}
 		return all
 	}
 	const single = "EntryNormal: 1; EntryNormal: 2; EntryNormal: 65536; EntryNormal: 3; EntryNormal: 4; "
-	put(single) // nobody has said anything
+	put(single) // no member has said anything
 	said := l.config.settings().Encode()
 	l.control(2, said)
 	put(single)
