@@ -70,10 +70,16 @@ type objectHook struct {
 	commands *apply.Commands
 }
 
+// errInBatch: no leader writes such an entry. The lane waits for objects only between two entries.
+var errInBatch = errors.New("it names objects, and is in one entry with other commands")
+
 // Before moves the log time of the objects, and stops at an entry whose sets are not here. The machine has
 // applied everything before whatever changes the table of objects.
 func (o objectHook) Before(e *statemachine.Entry, h session.Header, data []byte) (c object.Command, wrong, err error) {
 	c, wrong = object.DecodeCommand(data)
+	if wrong == nil && (e.Pos > 0 || e.More) && (c.IsOfHost() || len(c.Names) > 0) {
+		wrong = errInBatch
+	}
 	if h.HasStamp || wrong != nil || c.IsOfHost() || len(c.Names) > 0 {
 		if err := o.commands.Flush(); err != nil {
 			return c, nil, err

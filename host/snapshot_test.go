@@ -22,6 +22,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"pgregory.net/rapid"
 )
@@ -296,7 +297,7 @@ func TestNoSnapshotBetweenASkippedCommandAndItsEntry(t *testing.T) {
 	h := openKeeper(t, GroupConfig{}, false)
 	h.call(t, nil, "first")
 	skipped := h.group.Status().Applied
-	h.group.machine.apply.Skips.Add(skipped, skipped+3)
+	h.group.machine.apply.Skips.Add(raftpb.Position{Index: skipped}, skipped+3)
 	s := h.group.StartSnapshot()
 	for range 2 {
 		for range 8 {

@@ -1,6 +1,10 @@
 package transport
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
 
 // Assembler joins the frames of one connection into bodies.
 //
@@ -20,6 +24,7 @@ type Assembler struct {
 type assembly struct {
 	bytes []byte
 	open  bool // it has begun and not ended
+	size  int  // what it says of itself: the bytes that it will have; 0: it does not say
 }
 
 // keepBodyBytes is the largest assembled body whose memory is kept: an append has 1 MiB.
@@ -60,8 +65,11 @@ func (a *Assembler) Add(h Header, part []byte) (body Body, whole bool, err error
 		body.Bytes = part
 		return body, true, nil
 	}
+	if !s.open && h.Kind == Consensus {
+		s.size = min(sizeOf(part), limit)
+	}
 	s.add(part, limit)
-	s.open, body.Bytes = h.Continued, s.bytes
+	s.open, body.Bytes, body.joined = h.Continued, s.bytes, s
 	return body, !s.open, nil
 }
 
@@ -93,9 +101,28 @@ func (s *assembly) empty() {
 	}
 }
 
-// add appends part. A body of unknown length grows by doubling.
+// sizeOf returns how many bytes a body of kind Consensus has whose first frame is part, if it tells the
+// truth: a body that does not fit in a frame is a single message. It returns 0 if the body says nothing of
+// use.
+func sizeOf(part []byte) int {
+	_, group := binary.Uvarint(part)
+	if group <= 0 {
+		return 0
+	}
+	size, n := binary.Uvarint(part[group:])
+	if n <= 0 || size > math.MaxInt32/2 || group+n+int(size) <= len(part) {
+		return 0
+	}
+	return group + n + int(size)
+}
+
+// add appends part. The memory grows by doubling. The last time it becomes as large as the body says that it
+// is, if it says so.
 func (s *assembly) add(part []byte, limit int) {
 	if n := len(s.bytes) + len(part); n > cap(s.bytes) {
+		if s.size >= n {
+			limit = s.size
+		}
 		grown := make([]byte, len(s.bytes), min(2*n, max(limit, n)))
 		copy(grown, s.bytes)
 		s.bytes = grown

@@ -3,6 +3,7 @@ package transport
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -24,11 +25,12 @@ func AppendMessage(dst []byte, group uint64, m *raftpb.Message) []byte {
 	return m.Append(dst)
 }
 
-// AppendPayloads is AppendMessage. It appends to payloads where the data of each entry is in dst.
-func AppendPayloads(dst []byte, payloads []raftpb.Payload, group uint64, m *raftpb.Message) ([]byte, []raftpb.Payload) {
+// AppendPayloads is AppendMessage. Data of at least apart bytes, which is more than 0, stays where it is, and
+// becomes a part of payloads.
+func AppendPayloads(dst []byte, payloads *raftpb.Payloads, apart int, group uint64, m *raftpb.Message) []byte {
 	dst = binary.AppendUvarint(dst, group)
 	dst = binary.AppendUvarint(dst, uint64(m.Size()))
-	return m.AppendPayloads(dst, payloads)
+	return m.AppendPayloads(dst, payloads, apart)
 }
 
 // AppendBody appends a body with all messages of batch to dst.
@@ -86,30 +88,40 @@ func decodeBody(body []byte, into []Envelope, c *checker) ([]Envelope, error) {
 // decoded from can be reused. Each entry's data gets an array of its own: a state machine may keep one
 // command, and must not keep the frame that brought it alive. Messages that carry no bytes cost nothing, so
 // acknowledgements and heartbeats are decoded in place.
-func Detach(batch []Envelope) {
+func Detach(batch []Envelope) { detach(batch, math.MaxInt) }
+
+// detach is Detach, and leaves in place what has at least the given number of bytes. It reports whether there
+// is such a thing.
+func detach(batch []Envelope, least int) (left bool) {
 	for i := range batch {
-		visitBorrowed(&batch[i].Message, func(p *[]byte) {
-			own := make([]byte, len(*p))
-			copy(own, *p)
-			*p = own
-		})
+		left = detachMessage(&batch[i].Message, least) || left
 	}
+	return left
 }
 
-// visitBorrowed calls visit for every byte slice of m that is not nil.
-func visitBorrowed(m *raftpb.Message, visit func(*[]byte)) {
-	if m.Context != nil {
-		visit(&m.Context)
-	}
+func detachMessage(m *raftpb.Message, least int) (left bool) {
+	left = detachBytes(&m.Context, least)
 	for i := range m.Entries {
-		if m.Entries[i].Data != nil {
-			visit(&m.Entries[i].Data)
-		}
+		left = detachBytes(&m.Entries[i].Data, least) || left
 	}
-	if m.Snapshot != nil && m.Snapshot.Data != nil {
-		visit(&m.Snapshot.Data)
+	if m.Snapshot != nil {
+		left = detachBytes(&m.Snapshot.Data, least) || left
 	}
 	for i := range m.Responses {
-		visitBorrowed(&m.Responses[i], visit)
+		left = detachMessage(&m.Responses[i], least) || left
 	}
+	return left
+}
+
+func detachBytes(p *[]byte, least int) (left bool) {
+	switch {
+	case *p == nil:
+	case len(*p) >= least:
+		return true
+	default:
+		own := make([]byte, len(*p))
+		copy(own, *p)
+		*p = own
+	}
+	return false
 }

@@ -148,3 +148,55 @@ func FuzzMessages(f *testing.F) {
 		}
 	})
 }
+
+// An entry that has nearly all of a body of several frames stays in the memory in which they were joined, and
+// that is not used for another body. It has at most a seventh more bytes than the entry. Other entries get
+// arrays of their own.
+func TestLargeEntryKeepsItsBody(t *testing.T) {
+	a := NewAssembler(ClassConsensus, DefaultFrameBytes)
+	receive := func(sizes ...int) []raftpb.Entry {
+		m := raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2}
+		for i, n := range sizes {
+			m.Entries = append(m.Entries, raftpb.Entry{Term: 1, Index: uint64(i) + 1, Data: bytes.Repeat([]byte{byte(n), byte(i)}, n/2)})
+		}
+		for frames := AppendBatch(nil, []Envelope{{1, m}}); ; {
+			h, part, after, err := splitFrame(frames)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, whole, err := a.Add(h, part)
+			if frames = after; err != nil {
+				t.Fatal(err)
+			}
+			if whole {
+				batch, err := body.Messages(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				memory := cap(body.Bytes)
+				body.Detach(batch)
+				e := batch[0].Message.Entries
+				kept := &e[0].Data[0] == &body.Bytes[bytes.Index(body.Bytes, e[0].Data)]
+				if want := len(sizes) == 1 && sizes[0] > FrameBodyBytes; kept != want {
+					t.Errorf("entries of %d bytes: the first one keeps the body: %v, want %v", sizes, kept, want)
+				}
+				if kept && memory > len(e[0].Data)/7*8 {
+					t.Errorf("an entry of %d bytes keeps %d in memory", len(e[0].Data), memory)
+				}
+				return e
+			}
+		}
+	}
+	var all []raftpb.Entry
+	var want [][]byte
+	for _, sizes := range [][]int{{250_000}, {100}, {150_000}, {70_000}, {1 << 20}, {200_000}, {60_000}, {100_000, 100_000}, {70_000, 2}} {
+		for _, e := range receive(sizes...) {
+			all, want = append(all, e), append(want, bytes.Clone(e.Data))
+		}
+	}
+	for i, e := range all {
+		if !bytes.Equal(e.Data, want[i]) {
+			t.Errorf("entry %d, of %d bytes, has changed", i, len(e.Data))
+		}
+	}
+}

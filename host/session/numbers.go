@@ -20,12 +20,13 @@ type session struct {
 // number is an applied number.
 type number struct {
 	value, index, term uint64
+	pos                uint32
 	refused            bool    // its command was not applied, and never will be
 	result             *result // nil if results are not kept
 }
 
 func (n *number) record() Record {
-	r := Record{Index: n.index, Term: n.term, Refused: n.refused}
+	r := Record{Index: n.index, Term: n.term, Pos: n.pos, Refused: n.refused}
 	if n.result != nil && n.result.state == resultKept {
 		r.Result, r.Kept = n.result.bytes, true
 	}

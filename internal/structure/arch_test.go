@@ -51,14 +51,14 @@ transport/loopback     raft/raftpb env transport                                
 transport/transporttest raft/raftpb transport internal/crcjoin                                                |
 host/pipeline          raft/raftpb raft                                                                       |
 host/flight            raft raft/raftpb internal/lock                                                         |
-host/session                                                                                                  |
+host/session           raft/raftpb                                                                            |
 host/event             raft/raftpb wal object transport transport/tcp                                        |
 host/diagnosis         host/event                                                                             |
 host/internal/turn                                                                                            |
 host/internal/budget                                                                                          |
-host/admin             internal/repetition                                                                    |
-host/membership        raft/quorum raft/raftpb raft/tracker raft/confchange transport                                     |
-host/outcome           host/diagnosis host/membership wal                                                   |
+host/admin             internal/repetition raft/raftpb                                                        |
+host/membership        raft/quorum raft/raftpb raft/tracker raft/confchange transport                         |
+host/outcome           host/diagnosis host/membership raft/raftpb wal                                         |
 host/statemachine      host/outcome host/session object raft/raftpb                                          |
 host/internal/containment env host/statemachine raft |
 host/batches                                                                                                  |

@@ -125,6 +125,39 @@ func compareReader(wire []byte, class transport.Class, largest int) error {
 	}
 }
 
+// A burst of small messages costs few reads: the buffer grows to 1 MiB. It stays small where little comes,
+// and on a connection of another class.
+func TestBurstTakesFewReads(t *testing.T) {
+	var burst []byte
+	for len(burst) < 4<<20 {
+		burst = append(burst, frame(1, 1000)...)
+	}
+	for _, row := range []struct {
+		class           transport.Class
+		most            int // that the socket has at once
+		maxReads, bytes int
+	}{
+		{transport.ClassConsensus, 1 << 30, 9, maxReadBytes},
+		{transport.ClassConsensus, 5000, len(burst)/5000 + 40, readBufferBytes}, // where the buffer ends, a read brings less
+	} {
+		reads := 0
+		r := newFrameReader(&pieces{bytes: burst, next: func() int { reads++; return row.most }}, row.class, 1<<20, time.Hour)
+		for {
+			if _, err := r.next(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if reads > row.maxReads || len(r.buf) != row.bytes {
+			t.Errorf("%v, %d bytes at once: %d reads, want at most %d; a buffer of %d, want %d", row.class, row.most, reads, row.maxReads, len(r.buf), row.bytes)
+		}
+	}
+	if r := newFrameReader(nil, transport.ClassBulk, 1<<20, time.Hour); r.maxBytes != readBufferBytes {
+		t.Errorf("the buffer of a connection of class bulk grows to %d", r.maxBytes)
+	}
+}
+
 // Whatever the pieces in which a connection brings its bytes, the reader delivers the same.
 func TestReaderInPieces(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

@@ -245,6 +245,7 @@ func (q *Queue) Shrink() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ring.Shrink()
+	q.delivery.outcomes = nil
 }
 
 // AnswerCommitted answers the clients through the last of the entries, which are committed. They get a
