@@ -89,7 +89,7 @@ type Config struct {
 	// SegmentBytes is the size of a segment of the log; default 64 MiB.
 	SegmentBytes int64
 
-	// BatchEntries makes the commands of one turn one entry of the log, in the groups that lead here. A command
+	// BatchEntries makes the commands of a turn one entry of the log, in the groups that lead here. A command
 	// is then at an index and a place (Receipt.Pos), and a machine that keeps it keeps its neighbours in memory.
 	// It begins when each member of the group has said that it reads such entries. A host says so if it has
 	// BatchEntries itself. From then on no member of an earlier version can follow. A group with large objects,
