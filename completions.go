@@ -29,7 +29,7 @@ type Completion[R any] struct {
 //
 //	n, err := node.SubmitMany(commands, tags, done) // the first n are taken; err says why not more
 //	commands, tags = commands[n:], tags[n:]
-//	<-done.Ready()
+//	<-done.Ready() // if any are under way
 //	outcomes = done.Take(outcomes)
 //
 // Its methods may be called by any goroutine and do not block.
@@ -43,11 +43,12 @@ func NewCompletions[R any](limit int) *Completions[R] {
 	return &Completions[R]{completion.New[Completion[R]](limit)}
 }
 
-// Ready returns a channel that has an element when outcomes wait. Take removes it.
+// Ready returns a channel that has an element when outcomes wait. Take removes it; who receives it calls
+// Take.
 func (c *Completions[R]) Ready() <-chan struct{} { return c.queue.Ready() }
 
-// Take returns the outcomes that wait, in the order in which they became known. There may be none. It takes
-// over the memory of reuse, which may be nil.
+// Take returns the outcomes that wait, in the order in which they became known. There may be none. They are
+// in the memory of reuse, which may be nil, if they fit.
 func (c *Completions[R]) Take(reuse []Completion[R]) []Completion[R] { return c.queue.Take(reuse) }
 
 // Space returns how many more commands and reads it takes now.
@@ -58,7 +59,8 @@ func (c *Completions[R]) Space() int { return c.queue.Space() }
 // tag. The error says why the next one was not taken: an error of Submit, or ErrCompletionsFull.
 //
 // The options are for all of them. InSession names the number of the first command; the others have those
-// that follow. WithReceipt has no effect.
+// that follow. So the rest begins with that number + taken, or it would count as duplicates. WithReceipt has
+// no effect.
 func (n *Node[C, R]) SubmitMany(commands []C, tags []uint64, to *Completions[R], options ...ProposeOption) (taken int, err error) {
 	switch {
 	case to == nil || to.queue == nil:
@@ -69,13 +71,13 @@ func (n *Node[C, R]) SubmitMany(commands []C, tags []uint64, to *Completions[R],
 		return 0, nil
 	}
 	begun := to.queue.Begin(len(commands))
+	defer func() { to.queue.Cancel(begun - taken) }() // also if a codec ends this goroutine
 	if begun < len(commands) {
 		err = ErrCompletionsFull
 	}
-	pendings := make([]Pending[R], begun)
 	calls := make([]*host.Call, 0, begun)
-	for i := range pendings {
-		p := &pendings[i]
+	for i := range begun {
+		p := n.pendings.get()
 		p.to, p.tag = to.queue, tags[i]
 		if _, refused := n.encode(p, commands[i], options); refused != nil {
 			err = refused
@@ -90,7 +92,6 @@ func (n *Node[C, R]) SubmitMany(commands []C, tags []uint64, to *Completions[R],
 	if refused != nil {
 		err = refused
 	}
-	to.queue.Cancel(begun - taken)
 	return taken, err
 }
 
@@ -98,7 +99,8 @@ var errNoCompletions = errors.New("millrace: nowhere to leave outcomes; make Com
 
 // SubmitRead begins a read without waiting. Its outcome comes to Completions when the state machine of this
 // host may be read, as for Read. An error means that it has not begun: ErrCompletionsFull, or what Read
-// says of the consistency. A read of a group without a leader waits for one, without end.
+// says of the consistency. Nothing ends a read that waits but the end of the group: for a leader, or for an
+// index (AtLeast) that is never reached.
 func (n *Node[C, R]) SubmitRead(tag uint64, c Consistency, to *Completions[R]) error {
 	if to == nil || to.queue == nil {
 		return errNoCompletions

@@ -3,9 +3,11 @@ package millrace_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"weak"
 
 	"github.com/millrace/millrace"
 )
@@ -148,4 +150,94 @@ func TestSubmitRead(t *testing.T) {
 	if _, err := n.SubmitMany([]int64{1, 2}, []uint64{1}, done); err == nil || !strings.Contains(err.Error(), "2 commands and 1 tags") {
 		t.Error(err)
 	}
+}
+
+// ender is a codec that ends: with the value 2 it panics, with 3 it ends its goroutine.
+type ender struct{ millrace.Codec[int64] }
+
+func (c ender) Append(dst []byte, v int64) ([]byte, error) {
+	switch v {
+	case 2:
+		panic("boom")
+	case 3:
+		runtime.Goexit()
+	}
+	return c.Codec.Append(dst, v)
+}
+
+// Where a codec panics, the commands before are taken, and all places are free again. Where it ends the
+// goroutine, none is taken.
+func TestSubmitManyWithACodecThatEnds(t *testing.T) {
+	n := open(t, alone(t), millrace.InMemory(&counter{}, ender{millrace.Binary[int64]()}))
+	lead(t, n)
+	done, tags := millrace.NewCompletions[int64](9), []uint64{1, 2, 3}
+	if taken, err := n.SubmitMany([]int64{1, 2, 1}, tags, done); taken != 1 || err == nil || !strings.Contains(err.Error(), "boom") {
+		t.Fatal(taken, err)
+	}
+	gather(t, done, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = n.SubmitMany([]int64{1, 3, 1}, tags, done)
+	}()
+	<-ended
+	if done.Space() != 9 {
+		t.Errorf("space for %d, want 9", done.Space())
+	}
+}
+
+// boxes is a machine with results that point to memory. It hangs while it applies 0.
+type boxes struct {
+	counter
+	entered, gate chan struct{}
+}
+
+func (b *boxes) Apply(batch []millrace.Command[int64], results []*[64]byte) error {
+	for i := range batch {
+		if batch[i].Value == 0 {
+			close(b.entered)
+			<-b.gate
+		}
+		results[i] = new([64]byte)
+	}
+	return nil
+}
+
+// A result that was taken is not kept alive by a later command that hangs.
+func TestSubmitManyKeepsNoResults(t *testing.T) {
+	machine := &boxes{entered: make(chan struct{}), gate: make(chan struct{})}
+	defer close(machine.gate)
+	n, err := millrace.Open(t.Context(), alone(t), millrace.InMemory[int64, *[64]byte](machine, millrace.Binary[int64]()), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lead(t, n)
+	done := millrace.NewCompletions[*[64]byte](9)
+	submit := func(commands ...int64) {
+		if taken, err := n.SubmitMany(commands, make([]uint64, len(commands)), done); taken != len(commands) || err != nil {
+			t.Fatal(taken, err)
+		}
+	}
+	var results []weak.Pointer[[64]byte]
+	for range 5 {
+		submit(1, 1)
+		for _, got := range gather(t, done, 2) {
+			results = append(results, weak.Make(got.Result))
+		}
+	}
+	submit(0)
+	<-machine.entered
+	runtime.GC()
+	kept := 0
+	for _, r := range results {
+		if r.Value() != nil {
+			kept++
+		}
+	}
+	if kept > 1 { // the machine's own array may have the latest
+		t.Errorf("%d results of %d that were taken are kept", kept, len(results))
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = n.Close(over)
 }

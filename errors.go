@@ -99,7 +99,7 @@ type NotLeaderError = outcome.NotLeaderError
 type AlreadyAppliedError struct{ Receipt Receipt }
 
 func (e *AlreadyAppliedError) Error() string {
-	return fmt.Sprintf("%v: it is entry %d of term %d", ErrAlreadyApplied, e.Receipt.Index, e.Receipt.Term)
+	return fmt.Sprintf("%v: it is entry %v of term %d", ErrAlreadyApplied, Position{Index: e.Receipt.Index, Pos: e.Receipt.Pos}, e.Receipt.Term)
 }
 
 // Is makes errors.Is(err, ErrAlreadyApplied) hold.

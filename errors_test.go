@@ -352,7 +352,7 @@ func skipped(t *testing.T, _ *trio[[]byte, uint64]) error {
 	if !errors.As(why, &at) {
 		t.Fatal(why)
 	}
-	if err := n.SkipCommand(t.Context(), at.First); err != nil {
+	if err := n.SkipCommand(t.Context(), millrace.Position{Index: at.First, Pos: at.FirstPos}); err != nil {
 		t.Fatal(err)
 	}
 	for {

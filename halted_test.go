@@ -57,7 +57,7 @@ func TestReadThatAHaltOvertakes(t *testing.T) {
 				if !errors.As(err, &halted) {
 					t.Fatalf("a poison command: %v", err)
 				}
-				if err := n.SkipCommand(t.Context(), halted.First); err != nil {
+				if err := n.SkipCommand(t.Context(), millrace.Position{Index: halted.First, Pos: halted.FirstPos}); err != nil {
 					t.Fatal(err)
 				}
 				<-resumed

@@ -47,7 +47,8 @@ type DurableStateMachine[C, R any] interface {
 	// Applied returns the index of the last command that the state on the disk includes, 0 if none. It is
 	// called when the group is opened, and after Restore. The group applies the commands after it, and none
 	// twice: so the state and this index must reach the disk together. A state behind the log's first command
-	// is replaced by the newest snapshot (Restore).
+	// is replaced by the newest snapshot (Restore). Commands with one Index come in one Apply, and reach the
+	// disk together.
 	Applied() (index uint64, err error)
 	// Sync returns when everything that was applied before the call is durable. It is called, beside Apply,
 	// before the log forgets commands: between a Snapshot and its WriteTo, when what was applied before that
@@ -90,8 +91,10 @@ func (bytesSnapshot) Close() error { return nil }
 
 // Command is a committed command on its way into the state machine.
 type Command[C any] struct {
-	// Index and Term are its place in the log.
+	// Index and Term are those of its entry in the log.
 	Index, Term uint64
+	// Pos is its place among the commands with this Index, from 0.
+	Pos uint32
 	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes
 	// back and is the same on every member, so a state machine may use it for expiry.
 	Time time.Duration
@@ -291,14 +294,25 @@ func (a *adapter[C, R]) Apply(commands []statemachine.Command) error {
 		c := &commands[i]
 		value, err := a.machine.codec.Decode(c.Data)
 		if err != nil {
-			if before := a.applyBatch(commands[:i]); before != nil {
+			if before := a.applyBatch(a.before(commands, i)); before != nil {
 				return before
 			}
-			return &outcome.CommandError{Index: c.Index, Err: fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Index, len(c.Data), err)}
+			return &outcome.CommandError{Index: c.Index, Pos: c.Pos, Err: fmt.Errorf("millrace: the codec cannot decode command %v, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Position(), len(c.Data), err)}
 		}
-		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Value: value})
+		a.batch = append(a.batch, Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Value: value})
 	}
 	return a.applyBatch(commands)
+}
+
+// before returns the commands before one that cannot be decoded. A machine that keeps its state on disk gets
+// all commands with one index, or none.
+func (a *adapter[C, R]) before(commands []statemachine.Command, i int) []statemachine.Command {
+	index := commands[i].Index
+	for a.machine.durable != nil && i > 0 && commands[i-1].Index == index {
+		i--
+	}
+	a.batch = a.batch[:i]
+	return commands[:i]
 }
 
 // applyBatch gives the machine the commands that are decoded, and their results to those who wait.

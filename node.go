@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
-	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 )
 
@@ -26,6 +25,8 @@ type (
 	SessionID = session.ID
 	// Receipt says where a command is in the log.
 	Receipt = outcome.Receipt
+	// Position is where a command is in the log: an entry, and a place in it.
+	Position = outcome.Position
 	// Leader is the leader of a group, with its addresses for hosts and for clients.
 	Leader = host.Leader
 	// Status is the state of a group after its last turn.
@@ -178,9 +179,9 @@ func (n *Node[C, R]) Halted() error { return n.group.Halted() }
 // and returns when that is decided. Any member may be asked. It is refused, with an error that wraps
 // outcome.ErrMembersUnchanged, unless the machine of the leader is halted exactly at that command. A machine
 // with a snapshot continues at once; another one after its next start. A member that has applied the command
-// must be replaced.
-func (n *Node[C, R]) SkipCommand(ctx context.Context, index uint64) error {
-	return n.group.SkipCommand(ctx, index)
+// must be replaced. HaltedError.Command says which command it is.
+func (n *Node[C, R]) SkipCommand(ctx context.Context, at Position) error {
+	return n.group.SkipCommand(ctx, at)
 }
 
 // Explain says whether anything is wrong with the group as this host sees it: causes with their evidence,
@@ -225,33 +226,32 @@ func (n *Node[C, R]) Log(ctx context.Context, from, to uint64) iter.Seq2[Command
 	return func(yield func(Command[C], error) bool) {
 		var at time.Duration
 		for e, err := range n.group.Entries(ctx, from, to) {
-			var c Command[C]
-			if err == nil {
-				if e.Type != 0 || len(e.Data) == 0 {
-					continue // one of Raft's own
-				}
-				var ofHost bool
-				c, ofHost, err = n.commandOf(&e)
+			if err != nil {
+				yield(Command[C]{}, err)
+				return
+			}
+			for place, data := range e.Commands() { // Raft's own entries have none
+				c, ofHost, err := n.commandOf(place, e.Term, data)
 				at = max(at, c.Time)
 				if c.Time = at; ofHost {
 					continue
 				}
-			}
-			if !yield(c, err) || err != nil {
-				return
+				if !yield(c, err) || err != nil {
+					return
+				}
 			}
 		}
 	}
 }
 
-// commandOf decodes an entry of the log. Its Time is that of its stamp, or 0. ofHost says that it is about
+// commandOf decodes a command of the log. Its Time is that of its stamp, or 0. ofHost says that it is about
 // objects, and no state machine gets it.
-func (n *Node[C, R]) commandOf(e *statemachine.Entry) (c Command[C], ofHost bool, err error) {
-	h, data, err := session.Decode(e.Data)
+func (n *Node[C, R]) commandOf(at Position, term uint64, entry []byte) (c Command[C], ofHost bool, err error) {
+	h, data, err := session.Decode(entry)
 	if err != nil {
-		return c, false, fmt.Errorf("millrace: entry %d: %w", e.Index, err)
+		return c, false, fmt.Errorf("millrace: entry %v: %w", at, err)
 	}
-	c = Command[C]{Index: e.Index, Term: e.Term, Time: h.Stamp, Session: h.Mark.ID, Number: h.Mark.Number}
+	c = Command[C]{Index: at.Index, Pos: at.Pos, Term: term, Time: h.Stamp, Session: h.Mark.ID, Number: h.Mark.Number}
 	if n.machine.objects != nil {
 		of, err := object.DecodeCommand(data)
 		if err != nil || of.IsOfHost() {
@@ -260,7 +260,7 @@ func (n *Node[C, R]) commandOf(e *statemachine.Entry) (c Command[C], ofHost bool
 		c.Objects, data = of.Names, of.Data
 	}
 	if c.Value, err = decodeSafely(n.machine.codec, data); err != nil {
-		return Command[C]{}, false, fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w", e.Index, len(data), err)
+		return Command[C]{}, false, fmt.Errorf("millrace: the codec cannot decode command %v, of %d bytes: %w", at, len(data), err)
 	}
 	return c, false, nil
 }

@@ -100,9 +100,9 @@ func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOp
 	return p.committedReceipt()
 }
 
-// bundles are where Propose and Commit get their Pendings, which no user sees: one allocation for several
-// commands. A bundle stays in memory for as long as one of its commands is under way. They are not used
-// twice: the host may still tell one something after its outcome.
+// bundles are where Propose, Commit and SubmitMany get their Pendings, which no user sees: one allocation
+// for several commands. A bundle stays in memory for as long as one of its commands is under way. They are
+// not used twice: the host may still tell one something after its outcome.
 type bundles[R any] struct{ pool sync.Pool }
 
 // bundle is what is left of one.
@@ -470,5 +470,7 @@ func (c *caller[R]) finish() {
 	c.finished.happen()
 	if c.to != nil {
 		c.to.Add(Completion[R]{Tag: c.tag, Result: c.result, Receipt: c.receipt, Err: c.err})
+		var none R
+		c.result = none // other commands may keep c in memory (bundle)
 	}
 }

@@ -131,9 +131,9 @@ func TestOneThingLargerThanTheWhole(t *testing.T) {
 		{"results of sessions", func(t *testing.T) {
 			table := session.New(session.Options{MaxResultBytes: 1 << 10})
 			m := session.Mark{ID: session.ID{Client: [16]byte{1}}, Number: 1}
-			table.Apply(m, 1, 1)
+			table.Apply(m, raftpb.Position{Index: 1}, 1)
 			table.Keep(make([]byte, 2<<10))
-			if v, r := table.Apply(m, 2, 1); v != session.Duplicate || r.Kept || r.Index != 1 {
+			if v, r := table.Apply(m, raftpb.Position{Index: 2}, 1); v != session.Duplicate || r.Kept || r.Index != 1 {
 				t.Errorf("%v %+v", v, r)
 			}
 		}},

@@ -11,30 +11,29 @@ import (
 )
 
 // Completions gathers the outcomes of commands and reads that one goroutine hands in, of any number of
-// groups. So many are under way without a goroutine for each, and none is woken for each. A loop of its
+// groups. So many are under way without a goroutine for each, and none is woken for each. A round of its
 // owner:
 //
-//	for {
-//		n, err := g.SubmitMany(commands, tags, done) // ErrCompletionsFull and ErrOverloaded: not all
-//		commands, tags = commands[n:], tags[n:]
-//		<-done.Ready()
-//		for _, c := range done.Take(outcomes) { … }
-//	}
+//	n, err := g.SubmitMany(commands, tags, done) // ErrCompletionsFull and ErrOverloaded: not all
+//	commands, tags = commands[n:], tags[n:]
+//	<-done.Ready() // if any are under way
+//	outcomes = done.Take(outcomes)
 //
 // Its methods may be called by any goroutine and do not block.
 type Completions struct{ queue *proposals.Completions }
 
 // NewCompletions returns Completions for at most limit commands and reads that are under way, or whose
-// outcomes are not taken yet. That bounds their memory, about 300 bytes each. A limit below 1 counts as 1.
+// outcomes are not taken yet. That bounds their memory, about 400 bytes each. A limit below 1 counts as 1.
 func NewCompletions(limit int) *Completions {
 	return &Completions{completion.New[outcome.Completion](limit)}
 }
 
-// Ready returns a channel that has an element when outcomes wait. Take removes it.
+// Ready returns a channel that has an element when outcomes wait. Take removes it; who receives it calls
+// Take.
 func (c *Completions) Ready() <-chan struct{} { return c.queue.Ready() }
 
-// Take returns the outcomes that wait, in the order in which they became known. There may be none. It takes
-// over the memory of reuse, which may be nil.
+// Take returns the outcomes that wait, in the order in which they became known. There may be none. They are
+// in the memory of reuse, which may be nil, if they fit.
 func (c *Completions) Take(reuse []outcome.Completion) []outcome.Completion {
 	return c.queue.Take(reuse)
 }
@@ -45,9 +44,10 @@ func (c *Completions) Space() int { return c.queue.Space() }
 var errNoCompletions = errors.New("millrace: nowhere to leave outcomes; make Completions with NewCompletions")
 
 // SubmitMany hands in commands without waiting, as Submit does, with one lock and one wake. It takes all of
-// them or the first of them, and returns how many. Each one taken gets one outcome, in to, with its tag.
-// Until then it belongs to Millrace and must not be changed. The error says why the next one was not taken:
-// an error of Submit, or ErrCompletionsFull. The command that was refused is commands[taken].
+// them or the first of them, and returns how many. Each one taken gets one outcome, in to, with its tag. Its
+// bytes belong to Millrace and must not be changed, also after the outcome: other members may not have them
+// yet. The error says why the next one, commands[taken], was not taken: an error of Submit, or
+// ErrCompletionsFull.
 func (g *Group) SubmitMany(commands [][]byte, tags []uint64, to *Completions) (taken int, err error) {
 	switch {
 	case to == nil || to.queue == nil:

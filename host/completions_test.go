@@ -184,3 +184,28 @@ func TestSubmitRead(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Commands that come when a group has failed, before the turn that answers its clients, are taken like
+// others, and end with it.
+func TestSubmitManyToAGroupThatHasFailed(t *testing.T) {
+	l := openTestHost(t, 3)
+	l.lead()
+	done, broken := NewCompletions(10), errors.New("broken")
+	l.group.fail(broken)
+	if n, err := l.many(done, 1, "a", "b"); n != 2 || err != nil {
+		t.Fatalf("%d of 2 taken, and the error is %v", n, err)
+	}
+	l.manual.runIdle()
+	got := done.Take(nil)
+	if len(got) != 2 || got[0].Tag != 1 || got[1].Tag != 2 || done.Space() != 10 {
+		t.Fatalf("%+v, space %d", got, done.Space())
+	}
+	for _, c := range got {
+		if !errors.Is(c.Err, outcome.ErrStopped) || !errors.Is(c.Err, broken) {
+			t.Error(c.Err)
+		}
+	}
+	if n, err := l.many(done, 3, "late"); n != 0 || !errors.Is(err, outcome.ErrStopped) || !errors.Is(err, broken) || done.Space() != 10 {
+		t.Error(n, err, done.Space())
+	}
+}

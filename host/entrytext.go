@@ -22,6 +22,12 @@ func EntryText(typ raftpb.EntryType, data []byte) string {
 		return "empty, of a new leader"
 	case typ == raftpb.EntryNormal:
 		return "commands"
+	case typ == raftpb.EntryBatch:
+		b, err := raftpb.ReadBatch(data)
+		if err != nil {
+			return "batch that cannot be read"
+		}
+		return fmt.Sprintf("batch of %d commands", b.Len())
 	case typ == raftpb.EntryConfChange || typ == raftpb.EntryConfChangeV2:
 		return "change of members"
 	case typ != raftpb.EntryHost:
@@ -33,7 +39,7 @@ func EntryText(typ raftpb.EntryType, data []byte) string {
 		if err != nil {
 			return "skip that cannot be read"
 		}
-		return fmt.Sprintf("skip of command %d", s.Index)
+		return fmt.Sprintf("skip of command %v", s.At)
 	}
 	if name := entryNames[data[0]]; name != "" {
 		return name
@@ -42,8 +48,8 @@ func EntryText(typ raftpb.EntryType, data []byte) string {
 }
 
 // SkippedCommands returns the commands that the state of a snapshot lacks, because members were told to
-// skip them (Group.SkipCommand), in ascending order. block is Manifest.Host of the snapshot.
-func SkippedCommands(block []byte) ([]uint64, error) {
+// skip them (Group.SkipCommand), in the order of the log. block is Manifest.Host of the snapshot.
+func SkippedCommands(block []byte) ([]raftpb.Position, error) {
 	b, err := entry.DecodeBlock(block)
 	return b.Skipped, err
 }

@@ -21,7 +21,7 @@ func TestEntryText(t *testing.T) {
 		{raftpb.EntryHost, nil, "empty, of the host"},
 		{raftpb.EntryHost, []byte{entry.FoundKind + entry.FoundPromises}, "founding"},
 		{raftpb.EntryHost, []byte{entry.PlanKind}, "plan of members"},
-		{raftpb.EntryHost, entry.Skip{Index: 4711}.Encode(), "skip of command 4711"},
+		{raftpb.EntryHost, entry.Skip{At: raftpb.Position{Index: 4711, Pos: 2}}.Encode(), "skip of command 4711.2"},
 		{raftpb.EntryHost, []byte{entry.SkipKind, 1}, "skip that cannot be read"},
 		{raftpb.EntryHost, []byte{200}, "unknown, of the host: kind 200"},
 		{raftpb.EntryType(99), []byte{1}, "unknown"},
@@ -34,7 +34,7 @@ func TestEntryText(t *testing.T) {
 
 // The skips of a snapshot are read out of its block; without skips there are none, and damage is an error.
 func TestSkippedCommands(t *testing.T) {
-	block := entry.Block{Skipped: []uint64{7, 9}}
+	block := entry.Block{Skipped: []raftpb.Position{{Index: 7}, {Index: 9, Pos: 3}}}
 	if have, err := SkippedCommands(block.Encode()); err != nil || !slices.Equal(have, block.Skipped) {
 		t.Errorf("%d, %v", have, err)
 	}

@@ -135,7 +135,8 @@ func (g *Group) machineFacts(f *examination.Facts) {
 	m.Lane = examination.Lane{Busy: s.Waits, Running: s.Running, Since: s.Since, Lanes: s.Lanes, Hung: s.Hung, Substitutes: s.Substitutes}
 	if h := q.Halt(); h != nil {
 		e := h.Err
-		m.Halt = &examination.Halt{Since: h.Since, At: e.At(), One: e.First == e.Last, Err: e.Cause, Skipped: e.Skipped > 0, Stays: e.Final}
+		_, isKnown := e.Command()
+		m.Halt = &examination.Halt{Since: h.Since, At: e.At(), One: isKnown, Err: e.Cause, Skipped: e.Skipped > 0, Stays: e.Final}
 	}
 	if p, lost := q.Waits(); p != nil {
 		m.Object = &examination.Object{Since: p.Since, Entry: p.Index, ID: g.machine.objects.Awaits().String(), Lost: lost}
@@ -155,6 +156,9 @@ func (g *Group) snapshotFacts() (f examination.Snapshots) {
 	}
 	for _, err := range s.Stuck() {
 		f.Stuck = append(f.Stuck, err)
+	}
+	if r := s.Refused(); r != nil {
+		f.Refused = (*examination.RefusedSnapshot)(r)
 	}
 	return f
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/apply"
+	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/members"
@@ -296,6 +297,14 @@ var causeTests = []causeTest{
 	{code: diagnosis.CodeSnapshotStuck, open: openLone, begin: (*testHost).sticks, end: func(l *testHost) {
 		l.disk.SetHook(nil)
 		l.reopen()
+	}},
+	{code: diagnosis.CodeSnapshotRefused, open: openFollower, begin: func(l *testHost) {
+		st := l.group.Status()
+		l.group.snapshots.Offer(st.Leader, bulk.Offer{Index: st.Committed + 1})
+	}, end: func(l *testHost) {
+		st := l.group.Status()
+		(*inbound)(l.Host).Receive(1, envelopes(theGroup, raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2, Term: st.Term, LogTerm: st.Term, Index: st.LastIndex, Commit: st.LastIndex + 1, Entries: []raftpb.Entry{{Term: st.Term, Index: st.LastIndex + 1}}}))
+		l.manual.runIdle()
 	}},
 	{code: diagnosis.CodePlacementRests, open: openLeader, begin: func(l *testHost) {
 		_ = l.group.SetPlacement(Placement{Priorities: map[uint64]int{3: 5}})

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // poisoned refuses some commands, as every copy of it does.
@@ -81,13 +82,13 @@ func TestPoisonCommandIsSkipped(t *testing.T) {
 			if d := g.Explain(); g.Err() != nil || !d.Has(diagnosis.CodeMachineHalted) {
 				t.Errorf("Err %v, %v", g.Err(), d)
 			}
-			if err := g.SkipCommand(ctx, r.Index-1); !errors.Is(err, outcome.ErrMembersUnchanged) {
+			if err := g.SkipCommand(ctx, raftpb.Position{Index: r.Index - 1}); !errors.Is(err, outcome.ErrMembersUnchanged) {
 				t.Errorf("to skip a command that is applied: %v", err)
 			}
-			if err := g.SkipCommand(ctx, r.Index); err != nil {
+			if err := g.SkipCommand(ctx, raftpb.Position{Index: r.Index}); err != nil {
 				t.Fatalf("SkipCommand: %v", err)
 			}
-			if err := g.SkipCommand(ctx, r.Index); err != nil {
+			if err := g.SkipCommand(ctx, raftpb.Position{Index: r.Index}); err != nil {
 				t.Errorf("SkipCommand again: %v", err)
 			}
 			if err := h.Close(ctx); err != nil {

@@ -49,6 +49,12 @@ func (b *inbox) enqueueProposal(p proposals.Proposal) (wakes bool, err error) {
 	return b.due.Load(), nil
 }
 
+// fill locks the inbox for something that is no command, and that the next turn must find.
+func (b *inbox) fill() {
+	b.mu.Lock()
+	b.filled.Store(true)
+}
+
 // enqueueProposals takes commands, or the first of them, and says why not all.
 func (b *inbox) enqueueProposals(batch []proposals.Proposal) (taken int, wakes bool, err error) {
 	b.mu.Lock()
@@ -86,12 +92,18 @@ func (b *inbox) setProposals(all []proposals.Proposal) {
 	b.setDue()
 }
 
-// setVerdict says how many commands must wait for the group to be woken.
-func (b *inbox) setVerdict(v batches.Verdict) {
+// setVerdict says how many commands must wait for the group to be woken. It reports whether so many wait:
+// those that have come since the rule was asked may not have woken the group, by the verdict before. It
+// takes no lock if both verdicts say the same.
+func (b *inbox) setVerdict(v batches.Verdict) (due bool) {
+	if v.Wake == b.verdict.Wake && v.WakeBytes == b.verdict.WakeBytes { // only the turn writes them
+		return false
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.verdict = v
 	b.setDue()
+	return b.due.Load()
 }
 
 // setDue notes whether as many commands wait as must wake the group.
@@ -109,7 +121,7 @@ func (b *inbox) isFull() bool {
 
 // enqueueMessages enqueues all messages or none, and returns how many were dropped.
 func (b *inbox) enqueueMessages(messages []raftpb.Message, bytes int64) (dropped int) {
-	b.mu.Lock()
+	b.fill()
 	defer b.mu.Unlock()
 	if b.closed || !b.memory.received.Reserve(b.messageBytes, bytes) && !b.memory.received.ReserveLarge(bytes) {
 		return len(messages)
@@ -129,7 +141,7 @@ func (b *inbox) isClosed() bool {
 
 // recordReplaced records that a peer comes with another directory than before, and drops its messages.
 func (b *inbox) recordReplaced(peer uint64) {
-	b.mu.Lock()
+	b.fill()
 	defer b.mu.Unlock()
 	if !slices.Contains(b.waiting.replaced, peer) {
 		b.waiting.replaced = append(b.waiting.replaced, peer)
@@ -146,14 +158,14 @@ func (b *inbox) recordReplaced(peer uint64) {
 }
 
 func (b *inbox) enqueueAnswers(answers []raftpb.Message) {
-	b.mu.Lock()
+	b.fill()
 	b.waiting.answers = append(b.waiting.answers, answers...)
 	b.answered.Store(true)
 	b.mu.Unlock()
 }
 
 func (b *inbox) recordUnreachable(peer uint64) {
-	b.mu.Lock()
+	b.fill()
 	defer b.mu.Unlock()
 	for _, id := range b.waiting.unreachable {
 		if id == peer {
@@ -164,7 +176,7 @@ func (b *inbox) recordUnreachable(peer uint64) {
 }
 
 func (b *inbox) enqueueSnapshotStatus(s snapshotStatus) {
-	b.mu.Lock()
+	b.fill()
 	defer b.mu.Unlock()
 	if !b.closed {
 		b.waiting.snapshots = append(b.waiting.snapshots, s)
@@ -173,7 +185,7 @@ func (b *inbox) enqueueSnapshotStatus(s snapshotStatus) {
 
 // enqueueApplied enqueues a question or an answer. The latest of each host replaces the one before.
 func (b *inbox) enqueueApplied(r leadership.AppliedRecord, isQuestion bool) {
-	b.mu.Lock()
+	b.fill()
 	defer b.mu.Unlock()
 	to := &b.waiting.applied
 	if isQuestion {
@@ -191,25 +203,25 @@ func (b *inbox) enqueueApplied(r leadership.AppliedRecord, isQuestion bool) {
 }
 
 func (b *inbox) orderCampaign() {
-	b.mu.Lock()
+	b.fill()
 	b.waiting.campaign = true
 	b.mu.Unlock()
 }
 
 func (b *inbox) orderHandOver() {
-	b.mu.Lock()
+	b.fill()
 	b.waiting.handOver = true
 	b.mu.Unlock()
 }
 
 func (b *inbox) recordNotCovered() {
-	b.mu.Lock()
+	b.fill()
 	b.waiting.notCovered = true
 	b.mu.Unlock()
 }
 
 func (b *inbox) enqueueFetched(f storage.Result) {
-	b.mu.Lock()
+	b.fill()
 	defer b.mu.Unlock()
 	if !b.closed {
 		b.waiting.fetched = append(b.waiting.fetched, f)
@@ -217,16 +229,20 @@ func (b *inbox) enqueueFetched(f storage.Result) {
 }
 
 func (b *inbox) recordForgot(o appendlane.Outcome) {
-	b.mu.Lock()
+	b.fill()
 	b.waiting.forgot = o
 	b.mu.Unlock()
 }
 
-// dequeue swaps what waits for an empty spare, except the commands, and reports whether something is left for
-// another turn. A turn gets at most about maxBytes of messages, but at least one, since everything that a
-// turn hears becomes one write.
+// dequeue swaps what waits for an empty spare, except the commands, and reports whether something is left
+// for another turn. A turn gets at most about maxBytes of messages, but at least one, since everything that
+// a turn hears becomes one write. dequeue takes no lock if only commands wait: what comes meanwhile wakes
+// the group.
 func (b *inbox) dequeue(spare *inputs, maxBytes int64) (more bool) {
 	spare.reset()
+	if !b.filled.Load() {
+		return false
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting, *spare = *spare, b.waiting
@@ -234,6 +250,7 @@ func (b *inbox) dequeue(spare *inputs, maxBytes int64) (more bool) {
 	var messageBytes int64
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
 	b.answered.Store(len(b.waiting.messages) > 0)
+	b.filled.Store(len(b.waiting.messages) > 0)
 	b.memory.waiting.Give(b.forwardBytes)
 	b.forwardBytes = 0
 	b.memory.received.Give(b.messageBytes - messageBytes)
@@ -332,7 +349,7 @@ func (b *inbox) reserveForward(bytes int64) bool {
 
 // enqueueForward enqueues a frame for which space was reserved, or that is refused.
 func (b *inbox) enqueueForward(f proposals.Frame) {
-	b.mu.Lock()
+	b.fill()
 	defer b.mu.Unlock()
 	if !b.closed && len(b.waiting.forwards) < 2*maxFrames {
 		b.waiting.forwards = append(b.waiting.forwards, f)
@@ -341,7 +358,7 @@ func (b *inbox) enqueueForward(f proposals.Frame) {
 
 // enqueueRefusal enqueues the answer to a forward frame.
 func (b *inbox) enqueueRefusal(r proposals.Refusal) {
-	b.mu.Lock()
+	b.fill()
 	defer b.mu.Unlock()
 	if !b.closed && len(b.waiting.refusals) < maxFrames {
 		b.waiting.refusals = append(b.waiting.refusals, r)
@@ -438,7 +455,7 @@ func (b *inbox) dropProposals() []proposals.Proposal {
 
 // leaveWish leaves a wish for the next turn. A later one replaces it.
 func (b *inbox) leaveWish(w *placement.Wish) {
-	b.mu.Lock()
+	b.fill()
 	defer b.mu.Unlock()
 	if !b.closed {
 		b.waiting.wish = w
@@ -447,7 +464,7 @@ func (b *inbox) leaveWish(w *placement.Wish) {
 
 // leaveTransfer leaves a transfer for the next turn. One that waits there already is replaced, and returned.
 func (b *inbox) leaveTransfer(t *leadership.Transfer) (replaced *leadership.Transfer) {
-	b.mu.Lock()
+	b.fill()
 	defer b.mu.Unlock()
 	replaced, b.waiting.transfer = b.waiting.transfer, t
 	return replaced

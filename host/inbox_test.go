@@ -2,11 +2,16 @@ package host
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/host/batches"
+	"github.com/millrace/millrace/host/internal/appendlane"
+	"github.com/millrace/millrace/host/internal/leadership"
+	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -307,5 +312,59 @@ func TestHeldCommandsWakeLate(t *testing.T) {
 	}
 	if n := put(1, 300<<10); n != 1 {
 		t.Error("a MiB of commands does not wake the group")
+	}
+}
+
+// Whatever comes alone is found by the next turn, though a turn that finds only commands takes no lock for
+// the rest.
+func TestEachInputIsFound(t *testing.T) {
+	var empty inputs
+	for name, put := range map[string]func(b *inbox){
+		"a message":              func(b *inbox) { b.enqueueMessages(make([]raftpb.Message, 1), 1) },
+		"another directory":      func(b *inbox) { b.recordReplaced(2) },
+		"an answer":              func(b *inbox) { b.enqueueAnswers(make([]raftpb.Message, 1)) },
+		"an unreachable peer":    func(b *inbox) { b.recordUnreachable(2) },
+		"the end of a snapshot":  func(b *inbox) { b.enqueueSnapshotStatus(snapshotStatus{}) },
+		"a question":             func(b *inbox) { b.enqueueApplied(leadership.AppliedRecord{}, true) },
+		"an answer to it":        func(b *inbox) { b.enqueueApplied(leadership.AppliedRecord{}, false) },
+		"a campaign":             func(b *inbox) { b.orderCampaign() },
+		"a hand-over":            func(b *inbox) { b.orderHandOver() },
+		"a follower not covered": func(b *inbox) { b.recordNotCovered() },
+		"entries of a reader":    func(b *inbox) { b.enqueueFetched(storage.Result{}) },
+		"a log that was cut":     func(b *inbox) { b.recordForgot(appendlane.NotAsked + 1) },
+		"a forward":              func(b *inbox) { b.enqueueForward(proposals.Frame{}) },
+		"a refusal":              func(b *inbox) { b.enqueueRefusal(proposals.Refusal{}) },
+		"a wish":                 func(b *inbox) { b.leaveWish(&placement.Wish{}) },
+		"a transfer":             func(b *inbox) { b.leaveTransfer(&leadership.Transfer{}) },
+	} {
+		b, in := anInbox(1<<20, 1<<20), inputs{}
+		b.dequeue(&in, maxTurnBytes)
+		put(b)
+		if b.dequeue(&in, maxTurnBytes); reflect.DeepEqual(in, empty) {
+			t.Errorf("%s waits until something else comes", name)
+		}
+		if b.filled.Load() {
+			t.Errorf("%s is looked for again", name)
+		}
+	}
+}
+
+// A command that comes after the rule was asked may wake no turn, by the verdict before. It is found when the
+// new verdict stands.
+func TestAVerdictFindsWhatCameMeanwhile(t *testing.T) {
+	b := anInbox(1<<20, 1<<20)
+	if b.setVerdict(batches.Verdict{Wake: 3, WakeBytes: 1 << 10}) {
+		t.Error("nothing waits")
+	}
+	if wakes, err := b.enqueueProposal(command(1)); wakes || err != nil {
+		t.Fatal("setup: one command of three wakes the group", err)
+	}
+	for _, c := range []struct {
+		wake int
+		due  bool
+	}{{3, false}, {2, false}, {1, true}} {
+		if due := b.setVerdict(batches.Verdict{Wake: c.wake, WakeBytes: 1 << 10}); due != c.due {
+			t.Errorf("one command waits, %d must: due %t", c.wake, due)
+		}
 	}
 }

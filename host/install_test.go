@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -388,7 +389,7 @@ func TestInstallEndsCalls(t *testing.T) {
 		l.manual.runIdle()
 	}
 	table := session.New(session.Options{})
-	if v, _ := table.Apply(session.Mark{ID: out.session, Number: 2, Low: 1}, 70, 7); v != session.Fresh {
+	if v, _ := table.Apply(session.Mark{ID: out.session, Number: 2, Low: 1}, raftpb.Position{Index: 70}, 7); v != session.Fresh {
 		t.Fatal(v)
 	}
 	g.proposals.OvertakeRouted(table, nil)

@@ -88,10 +88,8 @@ func (h *inbound) Keeps(peer transport.Introduction) bool {
 func (h *inbound) MayPresent(key [32]byte) bool {
 	h.trust.keys.Announcing.Store(true)
 	for _, g := range h.groups.all() {
-		if r := g.roster(); r != nil {
-			if m, ok := r.Member(h.config.ID); ok && m.Incarnation == (*Host)(h).incarnation() && !m.Keys.Accepts(key) {
-				return false
-			}
+		if own, is := g.members.Own(); is && !own.Keys.Accepts(key) {
+			return false
 		}
 	}
 	return true
@@ -109,17 +107,13 @@ func (h *Host) announceKeys() {
 		return
 	}
 	for _, g := range h.groups.all() {
-		r := g.roster()
-		if r == nil || g.Err() != nil {
-			continue
-		}
-		m, ok := r.Member(h.config.ID)
+		own, is := g.members.Own()
 		// A second time, when the new key is in use: the one before counts no longer.
-		if !ok || m.Incarnation != h.incarnation() || m.Keys == (membership.Keys{wanted}) || m.Keys[0] == wanted && presented != wanted {
+		if !is || g.Err() != nil || own.Keys == (membership.Keys{wanted}) || own.Keys[0] == wanted && presented != wanted {
 			continue
 		}
 		h.trust.keys.Announcing.Store(true)
-		g.nameKey(membership.Rekey{ID: h.config.ID, Incarnation: m.Incarnation, Key: wanted})
+		g.nameKey(membership.Rekey{ID: g.self, Incarnation: own.Incarnation, Key: wanted})
 	}
 }
 

@@ -128,9 +128,9 @@ type GroupLog interface {
 	// hi-1 is above the last entry. Data must not be changed; the slice belongs to the caller.
 	Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error)
 
-	// Typed returns the indexes of the entries in [lo, hi) whose type is not raftpb.EntryNormal, in
-	// ascending order. With them a group that is opened finds its membership changes without reading its
-	// log.
+	// Typed returns the indexes of the entries in [lo, hi) that hold no commands, by their type
+	// (raftpb.EntryType.HoldsCommands), in ascending order. With them a group that is opened finds its
+	// membership changes without reading its log.
 	Typed(lo, hi uint64) []uint64
 
 	// Recent is Entries from memory. It may return fewer entries than maxBytes allows. ok is false, and

@@ -7,17 +7,17 @@ import (
 	"iter"
 
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
 
 // logPageBytes bounds what Entries holds in memory at a time.
 const logPageBytes = 1 << 20
 
-// Entries returns the committed entries [from, to) of this host's log, in order: commands, and Raft's own
-// entries, which have no data or another type than EntryNormal. With to 0 they end at what is committed when
-// the iteration begins. It reads pages of about a mebibyte, from memory or from disk, and holds no lock while
-// it reads or while the loop body runs.
+// Entries returns the committed entries [from, to) of this host's log, in order. Their commands are what
+// raftpb.Entry.Commands yields: Raft's own entries have none, and a batch has several. With to 0 they end
+// at what is committed when the iteration begins. It reads pages of about a mebibyte, from memory or from
+// disk, and holds no lock while it reads or while the loop body runs.
 //
 // If something fails, the last pair has an error:
 //   - one that wraps ErrCompacted if the log begins later than the next entry;
@@ -28,21 +28,21 @@ const logPageBytes = 1 << 20
 // The sequence may be iterated any number of times. It may block on a disk, so it is for tools, copies and
 // audits, and not for a state machine. A leader may have committed what its own disk does not hold yet:
 // then the iteration waits for it.
-func (g *Group) Entries(ctx context.Context, from, to uint64) iter.Seq2[statemachine.Entry, error] {
-	return func(yield func(statemachine.Entry, error) bool) {
+func (g *Group) Entries(ctx context.Context, from, to uint64) iter.Seq2[raftpb.Entry, error] {
+	return func(yield func(raftpb.Entry, error) bool) {
 		committed := g.Status().Committed
 		next, end := max(from, 1), to
 		if end == 0 {
 			end = committed + 1
 		}
 		if end > committed+1 && end > next {
-			yield(statemachine.Entry{}, fmt.Errorf("millrace: group %d: entries through %d are wanted, and on host %d entry %d is the last that is committed", g.id, end-1, g.self, committed))
+			yield(raftpb.Entry{}, fmt.Errorf("millrace: group %d: entries through %d are wanted, and on host %d entry %d is the last that is committed", g.id, end-1, g.self, committed))
 			return
 		}
 		for next < end {
 			page, err := g.logPage(ctx, next, end)
 			if err != nil {
-				yield(statemachine.Entry{}, err)
+				yield(raftpb.Entry{}, err)
 				return
 			}
 			for i := range page {
@@ -56,7 +56,7 @@ func (g *Group) Entries(ctx context.Context, from, to uint64) iter.Seq2[statemac
 }
 
 // logPage reads at least one entry.
-func (g *Group) logPage(ctx context.Context, next, end uint64) ([]statemachine.Entry, error) {
+func (g *Group) logPage(ctx context.Context, next, end uint64) ([]raftpb.Entry, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: group %d: entry %d and later ones were not read: %w", g.id, next, context.Cause(ctx))
 	}
@@ -106,6 +106,6 @@ func (g *Group) awaitLog(ctx context.Context, index uint64) (last uint64, err er
 // Log returns entries [lo, hi) of this host's log, at least one and about maxBytes at most. They are durable
 // or about to be; those up to Status().Committed are committed. It is for tools and judges. Errors are those
 // of wal.Group.Entries.
-func (g *Group) Log(lo, hi, maxBytes uint64) ([]statemachine.Entry, error) {
+func (g *Group) Log(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	return g.writes.storage.log.Entries(lo, hi, maxBytes)
 }

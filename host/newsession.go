@@ -3,7 +3,6 @@ package host
 import (
 	"time"
 
-	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -36,8 +35,10 @@ func (g *Group) committedTime() (latest time.Duration) {
 			return 0 // the group has been closed, or stops
 		}
 		for i := range entries {
-			if h, _, err := session.Decode(entries[i].Data); err == nil && apply.IsCommand(&entries[i]) {
-				latest = max(latest, h.Stamp)
+			for _, data := range entries[i].Commands() {
+				if h, _, err := session.Decode(data); err == nil {
+					latest = max(latest, h.Stamp)
+				}
 			}
 		}
 		hi = lo

@@ -43,14 +43,17 @@ func (g *Group) isLate() bool {
 func (g *Group) askForCommands(most, callBytes int64) (left bool) {
 	b, now, st := &g.proposals.batching, g.now(), g.core.node.BasicStatus()
 	leads := st.RaftState == raft.StateLeader && st.LeadTransferee == raft.None && g.members.founding.TakesCommands() && g.Halted() == nil
-	if leads && !b.Holds() && !g.inbox.hasProposals() {
-		v := b.Ask(batches.State{Now: now})
-		if !b.Holds() {
+	if leads && !g.inbox.hasProposals() {
+		held, v := b.Holds(), b.Ask(batches.State{Now: now})
+		if !held && !b.Holds() {
 			return false // as before: the next command wakes the group
 		}
-		g.inbox.setVerdict(v)
+		if v.Wake == 0 {
+			b.Leave()
+		}
+		left = g.inbox.setVerdict(v)
 		g.expect(v, now)
-		return false
+		return left
 	}
 	v, left := g.inbox.dequeueCommands(&g.work.taken, most, callBytes, now, func(s batches.State) batches.Verdict {
 		if !leads {

@@ -306,7 +306,7 @@ func TestAMemberForgetsThatAnObjectWasLost(t *testing.T) {
 	u := c.leader().begins(300_000, time.Hour)
 	c.load("it is held", 0, func() bool { return u.held(t) })
 	c.names(u.ID())
-	c.load("the member waits", 0, func() bool { return h.group.machine.apply.LostAt() > 0 })
+	c.load("the member waits", 0, func() bool { return h.group.machine.apply.UnavailableAt() > 0 })
 	c.change = func(p *parcel) {
 		if len(p.body) > 0 && p.body[0] == control.SnapshotOffer {
 			p.body = nil // the object is first
@@ -339,7 +339,7 @@ func TestASnapshotThatIsNotNeededToPass(t *testing.T) {
 	u := c.leader().begins(300_000, time.Hour)
 	c.load("it is held", 0, func() bool { return u.held(t) })
 	c.names(u.ID())
-	c.load("the member waits", 0, func() bool { return h.group.machine.apply.LostAt() > 0 })
+	c.load("the member waits", 0, func() bool { return h.group.machine.apply.UnavailableAt() > 0 })
 	c.change = nil
 	for i := 0; h.group.machine.apply.WaitsAt() > 0; i++ {
 		if p := h.group.snapshots.Received.Load(); p != nil {

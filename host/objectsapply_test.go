@@ -18,7 +18,6 @@ import (
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/object/files"
-	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"pgregory.net/rapid"
 )
@@ -207,7 +206,7 @@ func TestARefusedCommandStaysRefused(t *testing.T) {
 	apply := func(h session.Header, data []byte) {
 		t.Helper()
 		index++
-		if err := s.Apply([]statemachine.Entry{{Index: index, Term: 1, Type: raftpb.EntryNormal, Data: h.Put(data)}}); err != nil {
+		if err := s.Apply([]statemachine.Entry{{Index: index, Term: 1, Data: h.Put(data)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

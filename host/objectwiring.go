@@ -70,10 +70,16 @@ type objectHook struct {
 	commands *apply.Commands
 }
 
+// errInBatch: no leader writes such an entry. The lane waits for objects only between two entries.
+var errInBatch = errors.New("it names objects, and is in one entry with other commands")
+
 // Before moves the log time of the objects, and stops at an entry whose sets are not here. The machine has
 // applied everything before whatever changes the table of objects.
 func (o objectHook) Before(e *statemachine.Entry, h session.Header, data []byte) (c object.Command, wrong, err error) {
 	c, wrong = object.DecodeCommand(data)
+	if wrong == nil && (e.Pos > 0 || e.More) && (c.IsOfHost() || len(c.Names) > 0) {
+		wrong = errInBatch
+	}
 	if h.HasStamp || wrong != nil || c.IsOfHost() || len(c.Names) > 0 {
 		if err := o.commands.Flush(); err != nil {
 			return c, nil, err
@@ -145,7 +151,7 @@ func (g *objectGroup) Apply()                 { g.machine.apply.Wake() }
 func (g *objectGroup) Applied() uint64        { return g.machine.apply.Position().Index }
 func (g *objectGroup) WaitsAt() uint64        { return g.machine.apply.WaitsAt() }
 func (g *objectGroup) Lose(index uint64)      { g.machine.apply.Lose(index) }
-func (g *objectGroup) LostAt() uint64         { return g.machine.apply.LostAt() }
+func (g *objectGroup) UnavailableAt() uint64  { return g.machine.apply.UnavailableAt() }
 func (g *objectGroup) Stay(bytes int64)       { g.snapshots.Growth.Add(bytes) }
 func (g *objectGroup) FirstIndex() uint64     { return g.writes.storage.log.FirstIndex() }
 func (g *objectGroup) LastIndex() uint64      { return g.writes.storage.log.LastIndex() }

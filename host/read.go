@@ -30,7 +30,8 @@ func (r *Read) Wait(ctx context.Context) (outcome.ReadAt, error) {
 }
 
 // OnDone makes t hear once that the outcome is known. It is for package millrace, and must be called before
-// the read begins. A worker of the host calls t, which must neither block nor call the group.
+// the read begins. A worker of the host calls t, or the goroutine that starts the read. t must neither
+// block nor call the group.
 func (r *Read) OnDone(t completion.Told) { r.read.OnDone(t) }
 
 // StartRead begins a read and never blocks; Poll or Wait of r tells when the state machine of this host may

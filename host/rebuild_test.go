@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -156,7 +157,7 @@ func TestDigestPanicsBehindASkip(t *testing.T) {
 		t.Fatal("the machine works")
 	}
 	h.keeper.sum = func() uint64 { panic("no such shelf") }
-	e := h.group.StartSkip(halted.First)
+	e := h.group.StartSkip(raftpb.Position{Index: halted.First})
 	for range 8 {
 		h.manual.tick()
 	}
@@ -186,7 +187,7 @@ func TestPassedCommandIsNotedLater(t *testing.T) {
 		h.handIn(t, "x", "b")
 		h.manual.runIdle()
 		h.restart(t, crashfs.LoseNothing, nil) // it says which
-		e := h.group.StartSkip(h.group.machine.apply.Halted().First)
+		e := h.group.StartSkip(raftpb.Position{Index: h.group.machine.apply.Halted().First})
 		for range 8 {
 			h.manual.tick()
 		}

@@ -134,14 +134,14 @@ func (g *Group) adoptFounders() {
 
 // orderSkip puts a committed entry that skips a command in force.
 func (g *Group) orderSkip(e *raftpb.Entry) {
-	index, isNews, err := g.machine.apply.Skips.Order(e)
+	at, isNews, err := g.machine.apply.Skips.Order(e)
 	if err != nil {
 		g.reportIgnored(e, err)
 	}
 	if !isNews {
 		return
 	}
-	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", index, "by", e.Index)
+	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", at, "by", e.Index)
 	g.machine.apply.Wake() // a machine that is halted there can go on
 	g.members.plan.Executions.Poll()
 	g.members.changed.notify()

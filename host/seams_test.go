@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/scratch"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
@@ -228,7 +229,7 @@ func (s seam) note(call string, b []byte) {
 	}
 }
 
-func (s seam) observeEntries(call string, entries []statemachine.Entry) {
+func (s seam) observeEntries(call string, entries []raftpb.Entry) {
 	for i := range entries {
 		s.note(call, entries[i].Data)
 	}
@@ -281,13 +282,13 @@ type watchedGroupLog struct {
 	seam
 }
 
-func (l watchedGroupLog) Entries(lo, hi, maxBytes uint64) ([]statemachine.Entry, error) {
+func (l watchedGroupLog) Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	entries, err := l.GroupLog.Entries(lo, hi, maxBytes)
 	l.observeEntries("GroupLog.Entries", entries)
 	return entries, err
 }
 
-func (l watchedGroupLog) Recent(lo, hi, maxBytes uint64) ([]statemachine.Entry, bool) {
+func (l watchedGroupLog) Recent(lo, hi, maxBytes uint64) ([]raftpb.Entry, bool) {
 	entries, ok := l.GroupLog.Recent(lo, hi, maxBytes)
 	l.observeEntries("GroupLog.Recent", entries)
 	return entries, ok
@@ -339,8 +340,8 @@ type watchedMachine struct {
 }
 
 func (m watchedMachine) Apply(entries []statemachine.Entry) error {
-	m.observeEntries("Apply", entries)
 	for i := range entries {
+		m.note("Apply", entries[i].Data)
 		d := entries[i].Data
 		m.w.applied <- d[len(d)-needleBytes:]
 	}

@@ -15,7 +15,7 @@ import (
 // A command at which machines are halted can be skipped: an operator says so, the leader puts an entry into
 // the log, and every member takes the command as one that has no effect.
 //
-//	entry skip: 38 │ id 16 B │ index of the command, uvarint
+//	entry skip: 38 │ id 16 B │ index of the command, uvarint │ its pos, uvarint, unless that is 0
 //
 // The leader proposes it only while its own machine is halted exactly at that command. A member skips the
 // command if it knows, before it applies it, that the entry is committed: from its own turns, or when the
@@ -51,16 +51,16 @@ func (g *Group) openSkips(committed uint64) {
 
 // StartSkip makes the group skip a command at which machines are halted, without waiting for it. The error of
 // Poll is that of SkipCommand.
-func (g *Group) StartSkip(index uint64) *Execution {
-	s := entry.Skip{Index: index}
+func (g *Group) StartSkip(at raftpb.Position) *Execution {
+	s := entry.Skip{At: at}
 	_, err := io.ReadFull(g.host.secrets(), s.ID[:])
-	e := g.execution(s.Encode(), "the skip of command %d", index)
+	e := g.execution(s.Encode(), "the skip of command %v", at)
 	e.way.Outcome = func(*membership.Roster) (done bool, err error) {
-		by := g.machine.apply.Skips.Of(index)
+		by := g.machine.apply.Skips.Of(at)
 		return by > 0 && (g.Halted() == nil || g.machine.apply.Skips.Noted.Load() >= by), nil
 	}
 	switch {
-	case index == 0:
+	case at.Index == 0:
 		err = fmt.Errorf("millrace: command 0 cannot be skipped; entries are numbered from 1")
 	case g.roster() == nil:
 		err = g.notFounded()
@@ -80,8 +80,8 @@ func (g *Group) StartSkip(index uint64) *Execution {
 // Any member may be asked; the leader decides. It refuses, with an error that wraps ErrMembersUnchanged,
 // unless its own machine is halted exactly at this command, and no member that answers has applied it. If ctx
 // ends first, the command may be skipped all the same. It is safe for concurrent use, and may be repeated.
-func (g *Group) SkipCommand(ctx context.Context, index uint64) error {
-	return g.StartSkip(index).wait(ctx)
+func (g *Group) SkipCommand(ctx context.Context, at raftpb.Position) error {
+	return g.StartSkip(at).wait(ctx)
 }
 
 // acceptSkip proposes the entry that a request asks for, unless it is on its way.
@@ -90,13 +90,13 @@ func (g *Group) acceptSkip(q plans.Request) error {
 	if err != nil {
 		return err
 	}
-	if g.machine.apply.Skips.Of(s.Index) > 0 || slices.ContainsFunc(g.members.Noted.All(), func(e raftpb.Entry) bool {
+	if g.machine.apply.Skips.Of(s.At) > 0 || slices.ContainsFunc(g.members.Noted.All(), func(e raftpb.Entry) bool {
 		other, err := entry.DecodeSkip(e.Data)
-		return err == nil && entry.IsSkip(e.Type, e.Data) && other.Index == s.Index
+		return err == nil && entry.IsSkip(e.Type, e.Data) && other.At == s.At
 	}) {
 		return nil // the asker learns that it is committed
 	}
-	if err := g.rejectSkip(s.Index, g.leadership.leader.IsAhead); err != nil {
+	if err := g.rejectSkip(s.At, g.leadership.leader.IsAhead); err != nil {
 		return err
 	}
 	if g.awaitsOthers() {
@@ -107,22 +107,26 @@ func (g *Group) acceptSkip(q plans.Request) error {
 }
 
 // rejectSkip says why this leader does not skip a command, or returns nil.
-func (g *Group) rejectSkip(index uint64, ahead func(index uint64) (id uint64, is bool)) error {
+func (g *Group) rejectSkip(at raftpb.Position, ahead func(index uint64) (id uint64, is bool)) error {
 	h := g.machine.apply.Halted()
+	first, isKnown := raftpb.Position{}, false
+	if h != nil {
+		first, isKnown = h.Command()
+	}
 	switch {
-	case h == nil && g.machine.apply.Applied() >= index:
-		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; a member that is halted there, if there is one, must be replaced", membership.ErrRefused, g.self, index)
+	case h == nil && g.machine.apply.Applied() >= at.Index:
+		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; a member that is halted there, if there is one, must be replaced", membership.ErrRefused, g.self, at.Index)
 	case h == nil:
 		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.machine.apply.Applied())
 	case h.Final:
 		return fmt.Errorf("%w: host %d, which leads, has applied a command that the group skips; replace it", membership.ErrRefused, g.self)
-	case h.First != h.Last && h.First <= index && index <= h.Last:
+	case !isKnown && h.First <= at.Index && at.Index <= h.Last:
 		return fmt.Errorf("%w: host %d, which leads, is halted at %s; start it again to learn which", membership.ErrRefused, g.self, h.At())
-	case h.First != index || h.Last != index:
-		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %d", membership.ErrRefused, g.self, h.At(), index)
+	case !isKnown || first != at:
+		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %v", membership.ErrRefused, g.self, h.At(), at)
 	}
-	if id, is := ahead(index); is {
-		return fmt.Errorf("%w: host %d has applied entry %d, so the group has its effect, and will have another leader; look at host %d, or replace it", membership.ErrRefused, id, index, g.self)
+	if id, is := ahead(at.Index); is {
+		return fmt.Errorf("%w: host %d has applied entry %d, so the group has its effect, and will have another leader; look at host %d, or replace it", membership.ErrRefused, id, at.Index, g.self)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func (l *testHost) commitSkip(group, lo, index, command uint64) {
 	for i := range m.Entries {
 		m.Entries[i].Data = []byte("x")
 	}
-	m.Entries = append(m.Entries, raftpb.Entry{Type: raftpb.EntryHost, Term: 1, Index: index, Data: entry.Skip{Index: command}.Encode()})
+	m.Entries = append(m.Entries, raftpb.Entry{Type: raftpb.EntryHost, Term: 1, Index: index, Data: entry.Skip{At: raftpb.Position{Index: command}}.Encode()})
 	l.deliverTo(group, m)
 }
 
@@ -68,10 +68,10 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 	ahead := func(applied uint64) func(uint64) (uint64, bool) { // host 3 has said so
 		return func(index uint64) (uint64, bool) { return 3, applied >= index }
 	}
-	if err := l.Group(4).rejectSkip(2, ahead(0)); err != nil {
+	if err := l.Group(4).rejectSkip(raftpb.Position{Index: 2}, ahead(0)); err != nil {
 		t.Errorf("as a leader it refuses: %v", err)
 	}
-	if err := l.Group(4).rejectSkip(2, ahead(2)); !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "host 3 has applied entry 2") {
+	if err := l.Group(4).rejectSkip(raftpb.Position{Index: 2}, ahead(2)); !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "host 3 has applied entry 2") {
 		t.Errorf("as a leader that knows of a member with the command: %v", err)
 	}
 	for id := uint64(2); id <= 4; id++ {
@@ -115,11 +115,16 @@ func TestSuspectCommandsAreAppliedOneByOne(t *testing.T) {
 
 // The bytes of the entry are exact.
 func TestSkipEntry(t *testing.T) {
-	want := entry.Skip{ID: [16]byte{1, 2}, Index: 300}
-	if have, err := entry.DecodeSkip(want.Encode()); err != nil || have != want {
-		t.Errorf("%v, %v", have, err)
-	}
+	want := entry.Skip{ID: [16]byte{1, 2}, At: raftpb.Position{Index: 300}}
 	data := want.Encode()
+	for _, pos := range []uint32{5, 0} {
+		if want.At.Pos = pos; pos > 0 == (len(want.Encode()) == len(data)) {
+			t.Errorf("%v has %d bytes", want, len(want.Encode()))
+		}
+		if have, err := entry.DecodeSkip(want.Encode()); err != nil || have != want {
+			t.Errorf("%v, %v", have, err)
+		}
+	}
 	for _, bad := range [][]byte{nil, {entry.SkipKind}, data[:len(data)-1], append(slices.Clone(data), 0), entry.Skip{}.Encode()} {
 		if s, err := entry.DecodeSkip(bad); err == nil {
 			t.Errorf("%x is read as %v", bad, s)
@@ -129,7 +134,7 @@ func TestSkipEntry(t *testing.T) {
 
 // What was skipped is in a snapshot, and a snapshot without it has the bytes that it had before.
 func TestSkippedCommandsInASnapshot(t *testing.T) {
-	b := entry.Block{PerEntry: 7, Skipped: []uint64{3, 900}}
+	b := entry.Block{PerEntry: 7, Skipped: []raftpb.Position{{Index: 3}, {Index: 900, Pos: 2}, {Index: 900, Pos: 3}}}
 	if have, err := entry.DecodeBlock(b.Encode()); err != nil || !slices.Equal(have.Skipped, b.Skipped) {
 		t.Errorf("%v, %v", have.Skipped, err)
 	}

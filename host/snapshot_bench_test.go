@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // BenchmarkCapture is for how long nothing is applied while a snapshot is captured, with a table of sessions
@@ -18,7 +19,7 @@ func BenchmarkCapture(b *testing.B) {
 		id := session.ID{Client: [16]byte{byte(client), byte(client >> 8), byte(client >> 16), 1}}
 		for n := range uint64(100) {
 			index++
-			s.Table().Apply(session.Mark{ID: id, Number: n + 1, Low: 1}, index, 7)
+			s.Table().Apply(session.Mark{ID: id, Number: n + 1, Low: 1}, raftpb.Position{Index: index}, 7)
 		}
 		if _, bytes := s.Table().Sessions(); bytes > 15<<20 {
 			break

@@ -22,6 +22,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"pgregory.net/rapid"
 )
@@ -286,6 +287,33 @@ func TestAGroupBeginsFromItsSnapshot(t *testing.T) {
 	}
 	if text := h.call(t, &mark, "first"); !strings.HasPrefix(text, "expired") && !strings.Contains(text, "duplicate") && !strings.Contains(text, "session") {
 		t.Errorf("a duplicate was answered with %q", text)
+	}
+}
+
+// Between a command that the group skips and the entry that says so no snapshot is taken. Members that do not
+// know the entry yet differ rightly there, those that begin from such a snapshot and those that have the
+// effect, and would be compared.
+func TestNoSnapshotBetweenASkippedCommandAndItsEntry(t *testing.T) {
+	h := openKeeper(t, GroupConfig{}, false)
+	h.call(t, nil, "first")
+	skipped := h.group.Status().Applied
+	h.group.machine.apply.Skips.Add(raftpb.Position{Index: skipped}, skipped+3)
+	s := h.group.StartSnapshot()
+	for range 2 {
+		for range 8 {
+			h.manual.tick()
+		}
+		if _, done, err := s.Poll(); done {
+			t.Fatalf("a snapshot is taken at %d, of a command that entry %d skips: %v", h.group.Status().Applied, skipped+3, err)
+		}
+		h.call(t, nil, "another")
+	}
+	h.call(t, nil, "the entry")
+	for range 8 {
+		h.manual.tick()
+	}
+	if info, done, err := s.Poll(); !done || err != nil || info.Index < skipped+3 {
+		t.Errorf("behind the entry: %+v, %t, %v", info, done, err)
 	}
 }
 

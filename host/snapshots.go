@@ -46,7 +46,14 @@ func (g *snapshotGroup) Error(text string, args ...any) {
 	g.host.env.logger.Error(text, append([]any{"group", g.id, "host", g.self}, args...)...)
 }
 
-func (g *snapshotGroup) WasMemberAt(index uint64) bool {
+// MayCapture implements snapshots.Owner. A member that reads in the log how it was added takes none from
+// before that: its next start could not begin from it (rejectManifest). Nor is one taken between a command
+// that the group skips and the entry that says so. A member that gets it and does not know the entry yet
+// could not tell that its state rightly differs from that of members that have the effect (apply.Commands).
+func (g *snapshotGroup) MayCapture(index uint64) bool {
+	if g.machine.apply.Skips.IsOpen(index) {
+		return false
+	}
 	r := g.members.Rosters.At(index)
 	if r == nil {
 		return true // it is not known

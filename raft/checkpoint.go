@@ -22,7 +22,7 @@ import (
 // leader's voters, which follow from its members; settings, which come from Config.
 
 // EntryCodec writes entries into a checkpoint and reads them back. It may leave out the data of entries of
-// type EntryNormal and EntryHost, into which the core does not look, and return other data of equal length.
+// types into which the core does not look (EntryType.IsOpaque), and return other data of equal length.
 type EntryCodec interface {
 	// AppendEntries appends the encoding of entries to b. It says how many there are and where it ends.
 	AppendEntries(b []byte, entries []raftpb.Entry) []byte

@@ -153,7 +153,7 @@ func describeData(e *raftpb.Entry, f EntryFormatter) string {
 			return f(e.Data)
 		}
 		return fmt.Sprintf("%q", e.Data)
-	case raftpb.EntryHost:
+	case raftpb.EntryHost, raftpb.EntryBatch:
 		return fmt.Sprintf("%q", e.Data)
 	case raftpb.EntryConfChange:
 		var change raftpb.ConfChange

@@ -194,7 +194,7 @@ func (r *raft) rejectChanges(entries []raftpb.Entry) error {
 	for i := range entries {
 		e := &entries[i]
 		switch e.Type {
-		case raftpb.EntryNormal, raftpb.EntryHost:
+		case raftpb.EntryNormal, raftpb.EntryHost, raftpb.EntryBatch:
 			continue
 		case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
 			changes++

@@ -114,7 +114,7 @@ func (u *unstable) appendOwn(commands []raftpb.Entry, term uint64) {
 	added := u.array.extend(len(commands))
 	for i := range added { // single fields: the garbage collector has less to do than for whole entries
 		e, c := &added[i], &commands[i]
-		e.Term, e.Index, e.Type, e.Data = term, index+uint64(i), c.Type, c.Data
+		e.Term, e.Index, e.Type, e.Sum, e.Data = term, index+uint64(i), c.Type, c.Sum, c.Data
 	}
 	u.measure(added)
 }

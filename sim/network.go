@@ -64,7 +64,7 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 		return false
 	}
 	if l.w.hardware != nil {
-		return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
+		return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendBatch(nil, batch))
 	}
 	batch = l.w.net.withoutSwallowed(l, batch)
 	fitting := l.w.net.keepFitting(l, to, batch)
@@ -87,7 +87,7 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 		k.messages += len(batch)
 	}
 	batch = l.w.net.lieInTerms(l, to, batch)
-	return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch))) && isWhole
+	return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendBatch(nil, batch)) && isWhole
 }
 
 func (n *network) withoutSwallowed(from *life, batch []transport.Envelope) (kept []transport.Envelope) {
@@ -175,14 +175,17 @@ func (n *network) deliver(from *life, to uint64, class transport.Class, frame []
 // open gives a receiver what is in a frame. A frame that is corrupt ends the connection in a real transport,
 // and what it had not delivered is lost.
 func (n *network) open(lk link, l *life, class transport.Class, frame []byte) {
-	_ = transport.OpenFrames(frame, class, transport.DefaultFrameBytes, func(kind transport.Kind, body []byte) error {
-		if kind != transport.Consensus {
-			l.receiver.Deliver(lk.from, kind, body)
+	_ = transport.OpenFrames(frame, class, transport.DefaultFrameBytes, func(body transport.Body) error {
+		if body.Kind != transport.Consensus {
+			l.receiver.Deliver(lk.from, body.Kind, body.Bytes)
 			return nil
 		}
-		batch, err := transport.DecodeBody(body, nil)
-		if err != nil {
+		batch, err := body.Messages(nil)
+		if err != nil && body.Validate() == nil {
 			n.w.breaks(property.Contract, "a frame with a good checksum does not decode: %v", err)
+		}
+		if err != nil {
+			return err
 		}
 		l.receiver.Receive(lk.from, batch)
 		return nil

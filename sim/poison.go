@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -75,7 +76,7 @@ func (s *diverging) operate() {
 			case s.kind == PoisonedAlone: // the others work
 			case r.leads():
 				s.report.Skips++
-				r.group.StartSkip(halted.First)
+				r.group.StartSkip(raftpb.Position{Index: halted.First, Pos: halted.FirstPos})
 			}
 		})
 		s.operate()

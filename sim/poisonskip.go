@@ -300,7 +300,7 @@ func (p *poisons) restart(h *machine) {
 // skip asks a member to make the group skip a command.
 func (p *poisons) skip(r *replica, index uint64) {
 	p.w.record(fmt.Sprintf("%s is asked to skip command %d", r.name, index))
-	p.asked = append(p.asked, &skipAsked{r, r.group.StartSkip(index), index})
+	p.asked = append(p.asked, &skipAsked{r, r.group.StartSkip(raftpb.Position{Index: index}), index})
 }
 
 // poll looks at what happens to the requests.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/internal/crcjoin"
 	"github.com/millrace/millrace/sim/property"
 )
 
@@ -29,6 +30,9 @@ func (w *world) checkLog(r *replica, s diagnosis.Status) {
 			w.breaks(property.LogMatching, "%s cannot read entry %d of its log, durable through %d: %v", r.name, through+1, s.Durable, err)
 		}
 		for _, e := range entries {
+			if e.Sum != 0 && e.Sum != crcjoin.Sum(e.Data) {
+				w.breaks(property.LogMatching, "%s carries the sum %08x with entry %d@%d, whose data has another", r.name, e.Sum, e.Index, e.Term)
+			}
 			c := content{term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
 			at := position{e.Index, e.Term}
 			seen, ok := r.ghost.entries[at]

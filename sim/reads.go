@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,6 +80,8 @@ func (r Reads) String() string {
 type aRead struct {
 	kind  readKind
 	read  host.Read
+	tag   uint64 // not 0: SubmitRead began it
+	poll  func() (at outcome.ReadAt, done bool, err error)
 	must  int // how many of the ghost's acknowledgements must be seen
 	ran   int // how often its function ran
 	since time.Duration
@@ -136,13 +139,14 @@ func (c *reads) begin(r *replica, kind readKind) {
 	}
 	c.began++
 	a := &aRead{kind: kind, must: len(r.ghost.acks), since: c.w.now}
+	a.poll = a.read.Poll
 	switch kind {
 	case linearizable:
-		r.group.StartRead(&a.read, 0)
+		c.start(r, a, 0)
 	case bounded:
 		age := pick(c.rng, time.Millisecond, 20*time.Millisecond, 200*time.Millisecond)
 		a.must = r.ghost.ackedUntil(c.w.now - time.Duration(float64(age)/c.slow))
-		r.group.StartRead(&a.read, age)
+		c.start(r, a, age)
 	case applied:
 		if a.must == 0 {
 			return
@@ -157,6 +161,38 @@ func (c *reads) begin(r *replica, kind readKind) {
 	c.poll(r)
 }
 
+// start begins a read. With Options.Together each second one is gathered with others.
+func (c *reads) start(r *replica, a *aRead, age time.Duration) {
+	if !c.w.options.Together || c.began%2 == 0 {
+		r.group.StartRead(&a.read, age)
+		return
+	}
+	if r.answers == nil {
+		r.answers = host.NewCompletions(maxReading)
+	}
+	a.tag = uint64(c.began)
+	a.poll = func() (outcome.ReadAt, bool, error) { return outcome.ReadAt{}, false, nil }
+	if err := r.group.SubmitRead(a.tag, age, r.answers); err != nil {
+		c.w.breaks(property.ReadsAreCurrent, "%s begins no read, and %d are under way: %v", r.name, len(r.reading), err)
+	}
+}
+
+// gather takes the outcomes of reads that were begun together. Each tag must come once.
+func (c *reads) gather(r *replica) {
+	if r.answers == nil {
+		return
+	}
+	r.outcomes = r.answers.Take(r.outcomes)
+	for _, o := range r.outcomes {
+		i := slices.IndexFunc(r.reading, func(a *aRead) bool { return a.tag == o.Tag })
+		if i < 0 {
+			c.w.breaks(property.ReadsAreCurrent, "%s tells an outcome of read %d, which is not under way: %+v", r.name, o.Tag, o)
+			continue
+		}
+		r.reading[i].poll = func() (outcome.ReadAt, bool, error) { return o.Read, true, o.Err }
+	}
+}
+
 // ackedUntil returns how many acknowledgements there were at a time.
 func (g *ghost) ackedUntil(at time.Duration) int {
 	n := len(g.acks)
@@ -169,9 +205,10 @@ func (g *ghost) ackedUntil(at time.Duration) int {
 // poll collects the outcomes of the reads on one replica. The state machine is looked at in the same moment:
 // no reader can look at it earlier.
 func (c *reads) poll(r *replica) {
+	c.gather(r)
 	kept := r.reading[:0]
 	for _, a := range r.reading {
-		_, done, err := a.read.Poll()
+		_, done, err := a.poll()
 		if done {
 			r.observeRead(a.kind, err)
 		}

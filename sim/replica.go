@@ -29,8 +29,11 @@ type replica struct {
 	objects *host.Objects // nil: the group has none
 	node    any           // *millrace.Node of a user (user.go); nil: there is no user
 	reading []*aRead
-	state   map[string]bool // the commands that its state machine has applied
-	sum     uint64          // of their hashes
+	// answers gather the outcomes of some of them, and outcomes is memory.
+	answers  *host.Completions
+	outcomes []outcome.Completion
+	state    map[string]bool // the commands that its state machine has applied
+	sum      uint64          // of their hashes
 	// restored is the index of the snapshot from which it was restored last.
 	restored  uint64
 	seen      int // how many of the first acknowledged commands are among them

@@ -63,7 +63,8 @@ type Options struct {
 	// FlightRecorder gives all hosts a flight recorder. At the end of each process its recordings are
 	// replayed, and must be exact.
 	FlightRecorder bool
-	// Together makes clients hand in several commands at once, and gather their outcomes (SubmitMany).
+	// Together makes clients hand in several commands at once, and gather their outcomes, as those of
+	// reads (SubmitMany, SubmitRead).
 	Together bool
 
 	groups  int  // so many; 0: the seed draws

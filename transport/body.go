@@ -3,6 +3,7 @@ package transport
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -24,6 +25,14 @@ func AppendMessage(dst []byte, group uint64, m *raftpb.Message) []byte {
 	return m.Append(dst)
 }
 
+// AppendPayloads is AppendMessage. Data of at least apart bytes, which is more than 0, stays where it is, and
+// becomes a part of payloads.
+func AppendPayloads(dst []byte, payloads *raftpb.Payloads, apart int, group uint64, m *raftpb.Message) []byte {
+	dst = binary.AppendUvarint(dst, group)
+	dst = binary.AppendUvarint(dst, uint64(m.Size()))
+	return m.AppendPayloads(dst, payloads, apart)
+}
+
 // AppendBody appends a body with all messages of batch to dst.
 func AppendBody(dst []byte, batch []Envelope) []byte {
 	for i := range batch {
@@ -43,7 +52,10 @@ func uvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 // DecodeBody appends the messages of a body to into. They alias body in their entries, contexts and
 // snapshots, so body must not change while they are in use. On an error it returns the messages before the
 // bad one.
-func DecodeBody(body []byte, into []Envelope) ([]Envelope, error) {
+func DecodeBody(body []byte, into []Envelope) ([]Envelope, error) { return decodeBody(body, into, nil) }
+
+// decodeBody is DecodeBody, followed by a checker if there is one.
+func decodeBody(body []byte, into []Envelope, c *checker) ([]Envelope, error) {
 	for rest := body; len(rest) > 0; {
 		group, n := binary.Uvarint(rest)
 		if n <= 0 {
@@ -56,7 +68,15 @@ func DecodeBody(body []byte, into []Envelope) ([]Envelope, error) {
 		}
 		rest = rest[n:]
 		into = append(into, Envelope{Group: group})
-		if err := into[len(into)-1].Message.UnmarshalFromPeer(rest[:size:size]); err != nil {
+		m := &into[len(into)-1].Message
+		var err error
+		if c == nil {
+			err = m.UnmarshalFromPeer(rest[:size:size])
+		} else {
+			c.message = len(body) - len(rest)
+			err = m.UnmarshalSummed(rest[:size:size], c)
+		}
+		if err != nil {
 			return into[:len(into)-1], fmt.Errorf("%w: %w", ErrBadFrame, err)
 		}
 		rest = rest[size:]
@@ -68,30 +88,40 @@ func DecodeBody(body []byte, into []Envelope) ([]Envelope, error) {
 // decoded from can be reused. Each entry's data gets an array of its own: a state machine may keep one
 // command, and must not keep the frame that brought it alive. Messages that carry no bytes cost nothing, so
 // acknowledgements and heartbeats are decoded in place.
-func Detach(batch []Envelope) {
+func Detach(batch []Envelope) { detach(batch, math.MaxInt) }
+
+// detach is Detach, and leaves in place what has at least the given number of bytes. It reports whether there
+// is such a thing.
+func detach(batch []Envelope, least int) (left bool) {
 	for i := range batch {
-		visitBorrowed(&batch[i].Message, func(p *[]byte) {
-			own := make([]byte, len(*p))
-			copy(own, *p)
-			*p = own
-		})
+		left = detachMessage(&batch[i].Message, least) || left
 	}
+	return left
 }
 
-// visitBorrowed calls visit for every byte slice of m that is not nil.
-func visitBorrowed(m *raftpb.Message, visit func(*[]byte)) {
-	if m.Context != nil {
-		visit(&m.Context)
-	}
+func detachMessage(m *raftpb.Message, least int) (left bool) {
+	left = detachBytes(&m.Context, least)
 	for i := range m.Entries {
-		if m.Entries[i].Data != nil {
-			visit(&m.Entries[i].Data)
-		}
+		left = detachBytes(&m.Entries[i].Data, least) || left
 	}
-	if m.Snapshot != nil && m.Snapshot.Data != nil {
-		visit(&m.Snapshot.Data)
+	if m.Snapshot != nil {
+		left = detachBytes(&m.Snapshot.Data, least) || left
 	}
 	for i := range m.Responses {
-		visitBorrowed(&m.Responses[i], visit)
+		left = detachMessage(&m.Responses[i], least) || left
 	}
+	return left
+}
+
+func detachBytes(p *[]byte, least int) (left bool) {
+	switch {
+	case *p == nil:
+	case len(*p) >= least:
+		return true
+	default:
+		own := make([]byte, len(*p))
+		copy(own, *p)
+		*p = own
+	}
+	return false
 }

@@ -54,19 +54,14 @@ func (h Header) word() uint32 {
 // SealFrame writes the header of a frame whose body is frame[HeaderBytes:], at most FrameBodyBytes.
 func SealFrame(frame []byte, k Kind, continued bool) {
 	h := Header{Kind: k, Continued: continued, BodyBytes: len(frame) - HeaderBytes}
-	binary.LittleEndian.PutUint32(frame, h.word())
-	binary.LittleEndian.PutUint32(frame[4:], checksum(h.word(), frame[HeaderBytes:]))
+	h.put(frame, checksum(h.word(), frame[HeaderBytes:]))
 }
 
-// checksum returns the CRC-32C of word, in little-endian order, and body. The four bytes are done by hand: as
-// a slice they would cost an allocation for each frame.
-func checksum(word uint32, body []byte) uint32 {
-	c := ^uint32(0)
-	for range 4 {
-		c = castagnoli[byte(c)^byte(word)] ^ c>>8
-		word >>= 8
-	}
-	return crc32.Update(^c, castagnoli, body)
+// checksum returns the CRC-32C of word, in little-endian order, and body.
+func checksum(word uint32, body []byte) frameSum {
+	sum := newFrameSum(word)
+	sum.add(body)
+	return sum
 }
 
 // ParseHeader reads the header at the beginning of b, which has at least HeaderBytes. It refuses a header
@@ -93,8 +88,8 @@ func ParseHeader(b []byte) (Header, error) {
 
 // Validate compares the checksum of a frame with its header and body.
 func (h Header) Validate(body []byte) error {
-	if have := checksum(h.word(), body); have != h.checksum {
-		return fmt.Errorf("%w: checksum of a %v frame of %d bytes is %08x, want %08x", ErrBadFrame, h.Kind, len(body), have, h.checksum)
+	if have := checksum(h.word(), body); uint32(have) != h.checksum {
+		return h.mismatch(have)
 	}
 	return nil
 }
@@ -119,6 +114,14 @@ func AppendFrames(dst []byte, k Kind, body []byte) []byte {
 
 // OpenFrame splits the first frame off b, and checks it. Its body aliases b.
 func OpenFrame(b []byte) (h Header, body, after []byte, err error) {
+	if h, body, after, err = splitFrame(b); err == nil {
+		err = h.Validate(body)
+	}
+	return h, body, after, err
+}
+
+// splitFrame is OpenFrame without a look at the checksum.
+func splitFrame(b []byte) (h Header, body, after []byte, err error) {
 	if len(b) < HeaderBytes {
 		return h, nil, nil, fmt.Errorf("%w: header of %d bytes, want %d", ErrBadFrame, len(b), HeaderBytes)
 	}
@@ -129,16 +132,15 @@ func OpenFrame(b []byte) (h Header, body, after []byte, err error) {
 	if h.BodyBytes > len(b) {
 		return h, nil, nil, fmt.Errorf("%w: body of %d bytes, have %d", ErrBadFrame, h.BodyBytes, len(b))
 	}
-	body, after = b[:h.BodyBytes:h.BodyBytes], b[h.BodyBytes:]
-	return h, body, after, h.Validate(body)
+	return h, b[:h.BodyBytes:h.BodyBytes], b[h.BodyBytes:], nil
 }
 
 // OpenFrames calls deliver for each body in b, which holds whole frames of one connection of class c. A body
 // is valid during the call. An error of deliver ends it, and is returned.
-func OpenFrames(b []byte, c Class, maxBytes int, deliver func(Kind, []byte) error) error {
+func OpenFrames(b []byte, c Class, maxBytes int, deliver func(Body) error) error {
 	a := NewAssembler(c, maxBytes)
 	for len(b) > 0 {
-		h, part, after, err := OpenFrame(b)
+		h, part, after, err := splitFrame(b)
 		if err != nil {
 			return err
 		}
@@ -148,7 +150,7 @@ func OpenFrames(b []byte, c Class, maxBytes int, deliver func(Kind, []byte) erro
 			return err
 		}
 		if whole {
-			if err := deliver(h.Kind, body); err != nil {
+			if err := deliver(body); err != nil {
 				return err
 			}
 		}

@@ -23,8 +23,11 @@ func (d delivered) String() string { return fmt.Sprintf("%v of %d bytes", d.kind
 
 // open returns what OpenFrames delivers of b.
 func open(b []byte, c Class, maxBytes int) (all []delivered, err error) {
-	err = OpenFrames(b, c, maxBytes, func(k Kind, body []byte) error {
-		all = append(all, delivered{k, string(body)})
+	err = OpenFrames(b, c, maxBytes, func(body Body) error {
+		if err := body.Validate(); err != nil {
+			return err
+		}
+		all = append(all, delivered{body.Kind, string(body.Bytes)})
 		return nil
 	})
 	return all, err
@@ -71,10 +74,17 @@ func TestFlippedBits(t *testing.T) {
 func TestChecksum(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := rapid.SliceOfN(rapid.Byte(), 4, 200).Draw(rt, "bytes")
-		if have, want := checksum(binary.LittleEndian.Uint32(b), b[4:]), crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)); have != want {
+		if have, want := uint32(checksum(binary.LittleEndian.Uint32(b), b[4:])), crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)); have != want {
 			rt.Fatalf("have %08x, want %08x", have, want)
 		}
 	})
+}
+
+// headOf returns the header of a frame with this body.
+func headOf(k Kind, continued bool, body []byte) Header {
+	h := Header{Kind: k, Continued: continued, BodyBytes: len(body)}
+	h.checksum = uint32(checksum(h.word(), body))
+	return h
 }
 
 // sealed returns a frame with a good checksum, whatever its header says.
@@ -164,7 +174,7 @@ func TestAssemblerMemoryFollowsBytes(t *testing.T) {
 		part := make([]byte, FrameBodyBytes)
 		sent := 0
 		for {
-			_, whole, err := a.Add(Header{Kind: k, Continued: true, BodyBytes: len(part)}, part)
+			_, whole, err := a.Add(headOf(k, true, part), part)
 			if whole {
 				t.Fatal("a body without an end was delivered")
 			}
@@ -188,11 +198,11 @@ func TestAssemblerKeepsLittle(t *testing.T) {
 	part := make([]byte, FrameBodyBytes)
 	for _, n := range []int{8 << 20, 1 << 20} {
 		for sent := len(part); sent <= n; sent += len(part) {
-			if _, whole, err := a.Add(Header{Kind: Bulk, Continued: sent < n, BodyBytes: len(part)}, part); err != nil || whole != (sent == n) {
+			if _, whole, err := a.Add(headOf(Bulk, sent < n, part), part); err != nil || whole != (sent == n) {
 				t.Fatalf("after %d bytes: whole %v, error %v", sent, whole, err)
 			}
 		}
-		if _, whole, err := a.Add(Header{Kind: Bulk}, nil); !whole || err != nil {
+		if _, whole, err := a.Add(headOf(Bulk, false, nil), nil); !whole || err != nil {
 			t.Fatalf("an empty body: whole %v, error %v", whole, err)
 		}
 		if have := cap(a.begun[Bulk].bytes); have > keepBodyBytes {
@@ -208,7 +218,7 @@ func withChecksums(b []byte) []byte {
 	for at := 0; len(b)-at >= HeaderBytes; {
 		n := int(binary.LittleEndian.Uint32(b[at:]) & lengthMask)
 		end := min(at+HeaderBytes+n, len(b))
-		binary.LittleEndian.PutUint32(b[at+4:], checksum(binary.LittleEndian.Uint32(b[at:]), b[at+HeaderBytes:end]))
+		binary.LittleEndian.PutUint32(b[at+4:], uint32(checksum(binary.LittleEndian.Uint32(b[at:]), b[at+HeaderBytes:end])))
 		at = end
 	}
 	return b

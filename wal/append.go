@@ -192,7 +192,7 @@ func (l *Log) encode(w *Write, p *plan) error {
 	}
 	for i := range w.Entries {
 		e := &w.Entries[i]
-		s, err := l.put(record.Header{Kind: record.KindEntry, Edge: b.next(), Type: uint8(e.Type), Group: g.id, Index: e.Index, Term: e.Term}, e.Data)
+		s, err := l.putSummed(record.Header{Kind: record.KindEntry, Edge: b.next(), Type: uint8(e.Type), Group: g.id, Index: e.Index, Term: e.Term}, e.Data, e.Sum)
 		if err != nil {
 			return err
 		}
@@ -218,20 +218,27 @@ func (l *Log) putHardState(group uint64, hs raftpb.HardState, b *edges) (segment
 }
 
 // put encodes one record at the end of the log, after what is in the buffer already. mu is held.
-func (l *Log) put(h record.Header, body []byte) (spot, error) {
+func (l *Log) put(h record.Header, body []byte) (spot, error) { return l.putSummed(h, body, 0) }
+
+// putSummed is put for a body whose sum may be known (raftpb.Entry.Sum).
+func (l *Log) putSummed(h record.Header, body []byte, sum uint32) (spot, error) {
 	if err := l.ensureSpace(record.Bytes(len(body))); err != nil {
 		return spot{}, err
 	}
 	if l.tail.seg.end == record.SegmentHeaderBytes {
 		l.putRecord(l.tail.sealed.Link())
 	}
-	where := l.putRecord(h, body)
+	where := l.putRecordSummed(h, body, sum)
 	l.tail.idling.dataEnd = l.tail.seg.end
 	return where, nil
 }
 
 // putRecord encodes a record for which there is space in the tail.
-func (l *Log) putRecord(h record.Header, body []byte) spot {
+func (l *Log) putRecord(h record.Header, body []byte) spot { return l.putRecordSummed(h, body, 0) }
+
+// putRecordSummed is putRecord for a body whose sum may be known. The record gets that sum, whatever the
+// bytes are by now: a recovery finds what has rotted since it was made.
+func (l *Log) putRecordSummed(h record.Header, body []byte, sum uint32) spot {
 	s := l.tail.seg
 	at, n := len(l.tail.buf), int(record.Bytes(len(body)))
 	l.tail.growBuffer(n)
@@ -242,7 +249,11 @@ func (l *Log) putRecord(h record.Header, body []byte) spot {
 	h.Length = uint32(len(body))
 	h.Durable = uint64(l.watermark())
 	l.tail.idling.watermark = l.watermark()
-	h.BodyCRC = record.ChainBody(s.chain, b[record.HeaderBytes:])
+	if sum != 0 {
+		h.BodyCRC = record.ChainSum(s.chain, sum, len(body))
+	} else {
+		h.BodyCRC = record.ChainBody(s.chain, b[record.HeaderBytes:])
+	}
 	where := spot{segment: s.id, off: s.end, end: s.end + int64(n), seed: s.chain}
 	s.chain = record.PutHeader(b, h, s.head.Seal(), s.end)
 	s.end += int64(n)

@@ -15,8 +15,8 @@ import (
 // Small data is copied into the ring. Data of largeBytes and more is kept in the array that was appended,
 // and readers get the same array.
 //
-// Besides its data an entry takes 5 bytes, a share of the 176 bytes of its run, and 48 bytes if its data is
-// large. That is about 7 bytes where many small entries of a group follow one another, and 181 where each
+// Besides its data an entry takes 9 bytes, a share of the 176 bytes of its run, and 48 bytes if its data is
+// large. That is about 11 bytes where many small entries of a group follow one another, and 185 where each
 // neighbour belongs to another group. Options.CacheBytes bounds all of it, and Stats.CachedBytes counts it.
 // What the allocator rounds up is not counted: at most an eighth of large data.
 //
@@ -294,6 +294,7 @@ type walker struct {
 	left   uint16
 	id     raftpb.EntryID // of the entry that step has come to; before the first step its index is one less than that
 	typ    raftpb.EntryType
+	sum    uint32
 	at     uint64 // where its data is, if that is in the ring
 	length int
 	large  [][]byte // data that is not, from the entry's on
@@ -313,7 +314,7 @@ func (w *walker) step() bool {
 	}
 	w.left--
 	w.id.Index++
-	w.typ, w.at, w.length = w.ring.head(w.pos)
+	w.typ, w.sum, w.at, w.length = w.ring.head(w.pos)
 	if w.pos = w.at; w.length < largeBytes {
 		w.pos += uint64(w.length)
 	}
@@ -322,7 +323,7 @@ func (w *walker) step() bool {
 
 // entry returns the current entry. Its data is an array of its own, or the array that was appended.
 func (w *walker) entry() raftpb.Entry {
-	e := raftpb.Entry{Term: w.id.Term, Index: w.id.Index, Type: w.typ}
+	e := raftpb.Entry{Term: w.id.Term, Index: w.id.Index, Type: w.typ, Sum: w.sum}
 	if w.length < largeBytes {
 		e.Data = w.ring.read(w.at, w.length)
 	} else {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/internal/crcjoin"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -255,7 +256,11 @@ func (s groupState) diff(l *Log, id uint64) string {
 	return ""
 }
 
+// sameEntry compares what is durable, and the sum with the data, if there is one.
 func sameEntry(a, b raftpb.Entry) bool {
+	if b.Sum != 0 && b.Sum != crcjoin.Sum(b.Data) {
+		return false
+	}
 	return a.Index == b.Index && a.Term == b.Term && a.Type == b.Type && bytes.Equal(a.Data, b.Data)
 }
 

@@ -13,10 +13,11 @@ import (
 //	chunk         chunk         chunk         chunk
 //	[...eeeeeeeee][eeeeeeeeeeee][eeeeeeeeeeee][eee.........]
 //	    ^ oldest                                  ^ end
-//	entry: length(4) type(1) data     data may continue in the next chunk, length and type do not
+//	entry: length(4) sum(4) type(1) data     data may continue in the next chunk, what is before it does not
 //
 // Data of largeBytes or more is elsewhere: its run keeps the appended array (cachedRun.large), and the ring
-// holds only length and type.
+// holds only what is before the data. The sum is raftpb.Entry.Sum as it was appended: what rots in the cache
+// is not sealed as good when it is sent.
 //
 // A position is a number of bytes since Open, so it never repeats. A chunk holds no pointers, so the
 // garbage collector has nothing to scan, however many small entries are cached.
@@ -43,7 +44,7 @@ type ringRun struct {
 }
 
 const (
-	cachedHead    = 4 + 1 // of an entry, before its data
+	cachedHead    = 4 + 4 + 1 // of an entry, before its data
 	minChunkShift = 6
 	maxChunkShift = 18 // 256 KiB
 
@@ -116,7 +117,8 @@ func (r *ring) put(entries []raftpb.Entry) {
 		r.end = r.headAt(r.end)
 		head := r.space(r.end)
 		binary.LittleEndian.PutUint32(head, uint32(len(e.Data)))
-		head[4] = uint8(e.Type)
+		binary.LittleEndian.PutUint32(head[4:], e.Sum)
+		head[8] = uint8(e.Type)
 		r.end += cachedHead
 		if len(e.Data) >= largeBytes {
 			continue
@@ -188,11 +190,11 @@ func (r *ring) from(p uint64) []byte {
 	return r.chunks[(p>>r.shift)%uint64(len(r.chunks))][p&(1<<r.shift-1):]
 }
 
-// head returns the type of the entry at p, where its data begins, and how long that is.
-func (r *ring) head(p uint64) (typ raftpb.EntryType, at uint64, length int) {
+// head returns type and sum of the entry at p, where its data begins, and how long that is.
+func (r *ring) head(p uint64) (typ raftpb.EntryType, sum uint32, at uint64, length int) {
 	p = r.headAt(p)
 	b := r.from(p)
-	return raftpb.EntryType(b[4]), p + cachedHead, int(binary.LittleEndian.Uint32(b))
+	return raftpb.EntryType(b[8]), binary.LittleEndian.Uint32(b[4:]), p + cachedHead, int(binary.LittleEndian.Uint32(b))
 }
 
 // read returns a copy of n bytes at p, nil if there are none.

@@ -72,7 +72,7 @@ type Options struct {
 	// Default 64 MiB.
 	SegmentBytes int64
 	// CacheBytes bounds the memory of the recent entries of all groups, including what they take besides
-	// their data. That is 7 bytes where a group writes many small entries, and about 180 where each
+	// their data. That is 11 bytes where a group writes many small entries, and about 180 where each
 	// neighbour belongs to another group. Default 32 MiB; negative means no cache.
 	CacheBytes int64
 	// IndexBytes bounds the memory of the index of entries, over all groups. Near the bound the index gets

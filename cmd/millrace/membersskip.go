@@ -3,11 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
-
-	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/host/admin"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/spf13/cobra"
 )
 
 func newMembersSkip(a app) *cobra.Command {
@@ -22,16 +21,17 @@ machine is halted exactly at that command. A member that has applied the command
 A machine with a snapshot continues at once, another one after its next start. Without --yes nothing is done: skip says what it
 would do. A program that can apply the command is the better way, where there is one.
 
-JSON: group, index, done, text.
+INDEX is the command as Explain and the error name it: the index of its entry and, behind the first command of a batch, a dot and
+its place. JSON: group, index, pos, done, text.
 
 ` + membersExitHelp(exitOK, exitFailed, exitCannot, exitUsage, exitInterrupted),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			index, err := strconv.ParseUint(args[1], 10, 64)
-			if err != nil || index == 0 {
-				return usageError{fmt.Errorf("%q is no index of a command, want a number from 1", args[1])}
+			at, err := raftpb.ParsePosition(args[1])
+			if err != nil {
+				return usageError{fmt.Errorf("%q is no index of a command, want a number from 1, and of a batch a dot and the place in it", args[1])}
 			}
 			return withHost(cmd.Context(), args[0], func(c *admin.Client) error {
-				s, err := c.Skip(cmd.Context(), q.group, index, yes)
+				s, err := c.Skip(cmd.Context(), q.group, at, yes)
 				if err != nil {
 					return refused(err)
 				}

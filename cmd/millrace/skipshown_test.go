@@ -46,7 +46,7 @@ func TestSkipIsShown(t *testing.T) {
 	if _, err := n.Propose(t.Context(), 13); !errors.As(err, &halted) || halted.First != halted.Last {
 		t.Fatal(err)
 	}
-	if err := n.SkipCommand(t.Context(), halted.First); err != nil {
+	if err := n.SkipCommand(t.Context(), millrace.Position{Index: halted.First, Pos: halted.FirstPos}); err != nil {
 		t.Fatal(err)
 	}
 	<-resumed

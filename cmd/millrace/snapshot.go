@@ -8,12 +8,12 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/inspect"
+	"github.com/spf13/cobra"
 )
 
 var snapshotLong = `snapshot looks into the snapshots of a host. DIR is the directory that Millrace was opened with, the directory of one
@@ -99,7 +99,7 @@ type snapshotFound struct {
 	Group     uint64            `json:"group"`
 	Machine   string            `json:"machine"`
 	HostBytes int               `json:"host_bytes"`
-	Skipped   []uint64          `json:"skipped,omitempty"` // commands that the state does not have (members skip)
+	Skipped   []raftpb.Position `json:"skipped,omitempty"` // commands that the state does not have (members skip)
 	Conf      snapshotConf      `json:"conf"`
 	Members   []snapshotMember  `json:"members"`
 	Content   []snapshotContent `json:"content"`
@@ -205,7 +205,7 @@ func (s *snapshots) WriteText(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "            group %d of cluster %d, entries through %d of term %d, %d bytes, machine %q\n", f.Group, f.Cluster, f.Index, f.Term, f.Bytes, f.Machine)
 		if len(f.Skipped) > 0 {
-			fmt.Fprintf(&b, "            without the commands %d, which were skipped\n", f.Skipped)
+			fmt.Fprintf(&b, "            without the commands %v, which were skipped\n", f.Skipped)
 		}
 		fmt.Fprintf(&b, "            voters %d", f.Conf.Voters)
 		for _, ids := range []struct {

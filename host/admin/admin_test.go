@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // fake is a host whose group 7 has an archive of many bytes.
@@ -352,8 +354,8 @@ func (f *fake) SetPeer(uint64, string) error { return f.failure }
 
 func (f *fake) AcceptKey(uint64) error { return f.failure }
 
-func (f *fake) Skip(_ context.Context, group, index uint64, yes bool) (Skip, error) {
-	return Skip{Group: group, Index: index, Done: yes}, f.failure
+func (f *fake) Skip(_ context.Context, group uint64, at raftpb.Position, yes bool) (Skip, error) {
+	return Skip{Group: group, Index: at.Index, Pos: at.Pos, Done: yes}, f.failure
 }
 
 func (f *fake) JoinToken(_ context.Context, _, member uint64, life time.Duration, learner bool) (Token, error) {
@@ -391,7 +393,7 @@ func TestMembersOverTheSocket(t *testing.T) {
 	if err := c.AcceptKey(t.Context(), 3); err != nil {
 		t.Error(err)
 	}
-	if s, err := c.Skip(t.Context(), 7, 5, true); err != nil || s != (Skip{Group: 7, Index: 5, Done: true}) {
+	if s, err := c.Skip(t.Context(), 7, raftpb.Position{Index: 5, Pos: 3}, true); err != nil || s != (Skip{Group: 7, Index: 5, Pos: 3, Done: true}) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if err := c.SetPeer(t.Context(), 4, "a:2"); err != nil {

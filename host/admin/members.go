@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // The part of the protocol that is about members:
@@ -137,13 +139,14 @@ type MemberHost interface {
 	// AcceptKey makes the host accept the key for which it has refused another one last.
 	AcceptKey(id uint64) error
 	// Skip makes all members of a group skip a command or, if yes is false, says what that would do.
-	Skip(ctx context.Context, group, index uint64, yes bool) (Skip, error)
+	Skip(ctx context.Context, group uint64, at raftpb.Position, yes bool) (Skip, error)
 }
 
 // Skip says what happened to a request to skip a command.
 type Skip struct {
 	Group uint64 `json:"group"`
 	Index uint64 `json:"index"`
+	Pos   uint32 `json:"pos,omitempty"` // among the commands with this index, from 0
 	Done  bool   `json:"done"`
 	Text  string `json:"text"` // a sentence for an operator
 }
@@ -170,6 +173,8 @@ func (r *request) rejectMemberRequest() error {
 		return fmt.Errorf("addr is for %s", doAddress)
 	case r.Do != doAddress && r.Do != doKey && r.Do != doToken && r.ID != 0:
 		return fmt.Errorf("id is for %s, %s and %s", doAddress, doKey, doToken)
+	case r.Do != doSkip && r.Pos != 0:
+		return fmt.Errorf("a pos is for %s", doSkip)
 	case (r.Do == doSkip) != (r.Index != 0):
 		return fmt.Errorf("an index is for %s, which needs one", doSkip)
 	case r.Do != doSkip && r.Yes:
@@ -228,7 +233,7 @@ func (s *Server) answerMembers(ctx context.Context, r request) (a answer, err er
 		}
 	case doSkip:
 		var skip Skip
-		if skip, err = s.host.Skip(ctx, r.Group, r.Index, r.Yes); err == nil {
+		if skip, err = s.host.Skip(ctx, r.Group, raftpb.Position{Index: r.Index, Pos: r.Pos}, r.Yes); err == nil {
 			a.Skip = &skip
 		}
 	case doAddress:
@@ -307,8 +312,8 @@ func (c *Client) AcceptKey(ctx context.Context, id uint64) error {
 }
 
 // Skip makes all members of a group skip a command or, if yes is false, says what that would do.
-func (c *Client) Skip(ctx context.Context, group, index uint64, yes bool) (Skip, error) {
-	a, err := c.ask(ctx, request{Do: doSkip, Group: group, Index: index, Yes: yes})
+func (c *Client) Skip(ctx context.Context, group uint64, at raftpb.Position, yes bool) (Skip, error) {
+	a, err := c.ask(ctx, request{Do: doSkip, Group: group, Index: at.Index, Pos: at.Pos, Yes: yes})
 	return field(c, a.Skip, err)
 }
 

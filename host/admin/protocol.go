@@ -94,6 +94,7 @@ type request struct {
 	Life    string   `json:"life,omitempty"`    // of token, as 1h30m
 	Learner bool     `json:"learner,omitempty"` // of token
 	Index   uint64   `json:"index,omitempty"`   // of skip
+	Pos     uint32   `json:"pos,omitempty"`     // of skip, among the commands with this index
 	Yes     bool     `json:"yes,omitempty"`     // of skip: do it
 }
 

@@ -50,6 +50,9 @@ const (
 	CodeSnapshotHangs Code = "snapshot hangs"
 	// CodeSnapshotStuck: a directory of a snapshot stays until this host is started again, as its sync failed.
 	CodeSnapshotStuck Code = "snapshot stuck"
+	// CodeSnapshotRefused: this member needs the leader's snapshot, and its machine or its pipeline can use
+	// none, so it stays behind.
+	CodeSnapshotRefused Code = "snapshot refused"
 	// CodePlacementRests: this host leads, another member should rather lead, and the leadership was handed
 	// over for that so often that it stays for now.
 	CodePlacementRests Code = "placement rests"
@@ -73,8 +76,8 @@ func Codes() []Code {
 		CodeStopped, CodeIdentityRefused, CodeCertificateRefused, CodeNotFounded, CodeNotAdded,
 		CodeWithoutAuthority, CodeDiskFull, CodeDiskStalled, CodeMachineHalted, CodeApplyStuck, CodeObjectLacking,
 		CodeNoQuorum, CodeNoLeader, CodeMemberUnreachable, CodeMemberSilent, CodeSlowMember,
-		CodeNotSent, CodeDiverged, CodeSnapshotFails, CodeSnapshotHangs, CodeSnapshotStuck, CodePlacementRests,
-		CodeSettingsDiffer, CodeNotCompared, CodePaused, CodeDiskSlow, CodeOverloaded,
+		CodeNotSent, CodeDiverged, CodeSnapshotFails, CodeSnapshotHangs, CodeSnapshotStuck, CodeSnapshotRefused,
+		CodePlacementRests, CodeSettingsDiffer, CodeNotCompared, CodePaused, CodeDiskSlow, CodeOverloaded,
 	}
 }
 

@@ -145,7 +145,7 @@ func (d Data) String() string {
 // Valid reports whether d is one of the constants.
 func (d Data) Valid() bool { return d < endOfData }
 
-// form is what is recorded of the data of entries. Data of other types than EntryNormal and EntryHost is
+// form is what is recorded of the data of entries. Data into which the core looks (EntryType.IsOpaque) is
 // always recorded: the core reads it. form is the raft.EntryCodec of checkpoints, too.
 type form struct {
 	payloads bool // the data
@@ -182,7 +182,7 @@ func (f form) AppendEntries(b []byte, entries []raftpb.Entry) []byte {
 		case last.Index:
 			bits |= sameIndex
 		}
-		if n := len(e.Data); bits > sameTerm && bits&sameTerm != 0 && f == (form{}) && e.Data != nil && n < 1<<14 && isOpaque(e.Type) {
+		if n := len(e.Data); bits > sameTerm && bits&sameTerm != 0 && f == (form{}) && e.Data != nil && n < 1<<14 && e.Type.IsOpaque() {
 			// Most entries end here.
 			if n < 1<<7 {
 				b = append(b, bits, byte(n))
@@ -196,15 +196,12 @@ func (f form) AppendEntries(b []byte, entries []raftpb.Entry) []byte {
 	return b
 }
 
-// isOpaque reports whether the core never looks into the data of entries of this type.
-func isOpaque(t raftpb.EntryType) bool { return t == raftpb.EntryNormal || t == raftpb.EntryHost }
-
 // appendEntry encodes an entry. bits say what it has in common with the entry before.
 func (f form) appendEntry(b []byte, e *raftpb.Entry, bits byte) []byte {
 	switch {
 	case e.Data == nil:
 		bits |= isNil
-	case f.payloads || !isOpaque(e.Type):
+	case f.payloads || !e.Type.IsOpaque():
 		bits |= hasData
 	case f.hashes && len(e.Data) > 0:
 		bits |= hasHash

@@ -45,7 +45,7 @@ func (s *groupState) through(i uint64) []raftpb.Entry {
 // typed returns the indexes of the entries in [lo, hi) that have a type.
 func (s *groupState) typed(lo, hi uint64) (indexes []uint64) {
 	for i := range s.entries {
-		if e := &s.entries[i]; e.Type != raftpb.EntryNormal && e.Index >= lo && e.Index < hi {
+		if e := &s.entries[i]; !e.Type.HoldsCommands() && e.Index >= lo && e.Index < hi {
 			indexes = append(indexes, e.Index)
 		}
 	}

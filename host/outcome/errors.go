@@ -54,9 +54,9 @@ func MayHaveCommitted(err error) bool {
 	return errors.Is(err, ErrIndeterminate) || errors.Is(err, ErrNoResult) || errors.Is(err, ErrSessionExpired)
 }
 
-// WithCause returns an error that wraps err and its cause, or err if there is no other cause.
+// WithCause returns an error that wraps err and its cause, or err if there is no other cause, or no error.
 func WithCause(err, cause error) error {
-	if cause == nil || errors.Is(cause, err) {
+	if err == nil || cause == nil || errors.Is(cause, err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, cause)

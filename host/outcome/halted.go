@@ -3,6 +3,8 @@ package outcome
 import (
 	"errors"
 	"fmt"
+
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // ErrMachineHalted: the state machine of this member could not apply a committed command, so this member
@@ -14,6 +16,8 @@ type HaltedError struct {
 	Group uint64
 	// First and Last are the commands of which one has halted the machine. They are equal if it is known.
 	First, Last uint64
+	// FirstPos and LastPos are their places among the commands with that index.
+	FirstPos, LastPos uint32
 	// Cause is what the machine has said.
 	Cause error
 	// Skipped is the entry that skips the command, if the group has decided that (Group.SkipCommand); 0:
@@ -30,18 +34,25 @@ func (e *HaltedError) Error() string {
 
 // At names the command.
 func (e *HaltedError) At() string {
-	if e.First == e.Last {
-		return fmt.Sprintf("command %d", e.First)
+	first, last := raftpb.Position{Index: e.First, Pos: e.FirstPos}, raftpb.Position{Index: e.Last, Pos: e.LastPos}
+	if first == last {
+		return fmt.Sprintf("command %v", first)
 	}
-	return fmt.Sprintf("one of the commands %d to %d", e.First, e.Last)
+	return fmt.Sprintf("one of the commands %v to %v", first, last)
+}
+
+// Command returns the command that has halted the machine, if it is known which.
+func (e *HaltedError) Command() (at raftpb.Position, known bool) {
+	at = raftpb.Position{Index: e.First, Pos: e.FirstPos}
+	return at, at == raftpb.Position{Index: e.Last, Pos: e.LastPos}
 }
 
 // Advice says what to do, if that is known, beginning with a semicolon.
 func (e *HaltedError) Advice() string {
-	switch {
+	switch _, known := e.Command(); {
 	case e.Final:
 		return ""
-	case e.First != e.Last:
+	case !known:
 		return "; start this host again to learn which"
 	case e.Skipped > 0:
 		return fmt.Sprintf("; entry %d skips it: start this host again", e.Skipped)
@@ -59,6 +70,7 @@ func (e *HaltedError) Is(target error) bool { return target == ErrMachineHalted 
 // cannot apply. It has applied the commands before it and, of this one, nothing.
 type CommandError struct {
 	Index uint64
+	Pos   uint32
 	Err   error
 }
 

@@ -9,13 +9,19 @@ package outcome
 
 import (
 	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
 )
+
+// Position is where a command is in the log: an entry, and a place in it.
+type Position = raftpb.Position
 
 // Receipt is the position of a committed command in the log and, for a Call, when it passed each step. The
 // times are read once for each batch of commands, not for each command. So they cost little and are as
 // exact as a turn of the group is short.
 type Receipt struct {
 	Index, Term uint64
+	Pos         uint32 // among the commands with this Index, from 0
 
 	// Times on the monotonic clock of this host (Group.Now), which begins anywhere: only differences count. 0
 	// means not known. Group.Propose and Submit know none.

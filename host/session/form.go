@@ -1,13 +1,14 @@
 package session
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
 	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // The form of a table, as snapshots have it. Integers are uvarints.
@@ -20,9 +21,14 @@ import (
 //	check      4 bytes, little-endian: CRC32C of all before it
 //
 //	session    client 16 bytes, birth, used, low, n, n × number, ascending
-//	number     value - (low, or the value before + 1), index, term, result
+//	number     value - (low, or the value before + 1), index, term, result; in version 3 pos is behind term
 //	result     0: not kept; 1: the command was refused; otherwise its length + 2, and its bytes
-const formVersion = 2
+//
+// Version 3 is written only if a command is not the first of its entry.
+const (
+	formVersion         = 2
+	positionFormVersion = 3
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -33,7 +39,11 @@ var ErrForm = errors.New("millrace: the sessions cannot be restored")
 // form. It must not be called between a Fresh and its Keep.
 func (t *Table) AppendTo(dst []byte) []byte {
 	start := len(dst)
-	dst = append(dst, formVersion)
+	version := byte(formVersion)
+	if t.hasPositions() {
+		version = positionFormVersion
+	}
+	dst = append(dst, version)
 	for _, v := range t.optionNumbers() {
 		dst = binary.AppendUvarint(dst, v)
 	}
@@ -41,7 +51,7 @@ func (t *Table) AppendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(t.floor+1))
 	dst = binary.AppendUvarint(dst, uint64(len(t.sessions)))
 	for s := t.idle.next; s != t.idle; s = s.next {
-		dst = s.appendTo(dst)
+		dst = s.appendTo(dst, version)
 	}
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
@@ -51,7 +61,17 @@ func (t *Table) optionNumbers() [4]uint64 {
 	return [4]uint64{uint64(o.Expiry), uint64(o.MaxBytes), uint64(o.MaxSessionBytes), uint64(o.MaxResultBytes)}
 }
 
-func (s *session) appendTo(dst []byte) []byte {
+// hasPositions reports whether a command in the table is not the first of its entry.
+func (t *Table) hasPositions() bool {
+	for s := t.idle.next; s != t.idle; s = s.next {
+		if slices.ContainsFunc(s.numbers[s.head:], func(n number) bool { return n.pos > 0 }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *session) appendTo(dst []byte, version byte) []byte {
 	dst = append(dst, s.id.Client[:]...)
 	dst = binary.AppendUvarint(dst, uint64(s.id.Birth))
 	dst = binary.AppendUvarint(dst, uint64(s.used))
@@ -63,6 +83,9 @@ func (s *session) appendTo(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, n.value-next)
 		dst = binary.AppendUvarint(dst, n.index)
 		dst = binary.AppendUvarint(dst, n.term)
+		if version == positionFormVersion {
+			dst = binary.AppendUvarint(dst, uint64(n.pos))
+		}
 		switch r := n.record(); {
 		case r.Refused:
 			dst = binary.AppendUvarint(dst, 1)
@@ -86,13 +109,13 @@ func (t *Table) Restore(form []byte) error {
 		return fmt.Errorf("%w: %d bytes are too few", ErrForm, len(form))
 	}
 	body, check := form[:len(form)-checkBytes], binary.LittleEndian.Uint32(form[len(form)-checkBytes:])
-	if form[0] != formVersion {
-		return fmt.Errorf("%w: their form has version %d, this program knows version %d; use a newer program", ErrForm, form[0], formVersion)
+	if form[0] != formVersion && form[0] != positionFormVersion {
+		return fmt.Errorf("%w: their form has version %d, this program knows versions %d and %d; use a newer program", ErrForm, form[0], formVersion, positionFormVersion)
 	}
 	if have := crc32.Checksum(body, castagnoli); have != check {
 		return fmt.Errorf("%w: the check of %d bytes is %08x, want %08x", ErrForm, len(body), have, check)
 	}
-	r := &formReader{reader: reader{rest: body[1:]}, table: New(t.options)}
+	r := &formReader{reader: reader{rest: body[1:]}, table: New(t.options), version: form[0]}
 	if r.read(); r.err != nil {
 		return fmt.Errorf("%w: %w", ErrForm, r.err)
 	}
@@ -103,13 +126,14 @@ func (t *Table) Restore(form []byte) error {
 // formReader reads a form into a new table.
 type formReader struct {
 	reader
-	table *Table
-	kept  []restored
+	table   *Table
+	version byte
+	kept    []restored
 }
 
-// restored is a kept result, and the index of its command.
+// restored is a kept result, and where its command is.
 type restored struct {
-	index  uint64
+	at     raftpb.Position
 	result *result
 }
 
@@ -184,13 +208,21 @@ func (r *formReader) numbers(s *session) {
 			r.fail("the numbers of session %s do not ascend", s.id)
 			return
 		}
+		if r.version == positionFormVersion {
+			pos := r.number("place in its entry")
+			if pos >= raftpb.MaxBatchCommands {
+				r.fail("a command of session %s is number %d of its entry", s.id, pos)
+				return
+			}
+			c.pos = uint32(pos)
+		}
 		switch length := r.number("length of a result"); {
 		case length == 1:
 			c.refused = true
 		case length > 1:
 			bytes := r.bytes(length-2, "result")
 			c.result = &result{bytes: append([]byte{}, bytes...), state: resultKept}
-			r.kept = append(r.kept, restored{c.index, c.result})
+			r.kept = append(r.kept, restored{raftpb.Position{Index: c.index, Pos: c.pos}, c.result})
 		}
 		s.numbers = append(s.numbers, c)
 		next = c.value + 1
@@ -199,15 +231,15 @@ func (r *formReader) numbers(s *session) {
 
 // keepResults puts the results into the order of the log, in which they are forgotten.
 func (r *formReader) keepResults() {
-	slices.SortFunc(r.kept, func(a, b restored) int { return cmp.Compare(a.index, b.index) })
+	slices.SortFunc(r.kept, func(a, b restored) int { return a.at.Compare(b.at) })
 	q := &r.table.results
 	for i, k := range r.kept {
-		if i > 0 && r.kept[i-1].index == k.index {
-			r.fail("two results belong to entry %d", k.index)
+		if i > 0 && r.kept[i-1].at == k.at {
+			r.fail("two results belong to command %v", k.at)
 			return
 		}
 		if k.result.size() > q.most/4 {
-			r.fail("the result of entry %d takes %d bytes, want at most %d", k.index, k.result.size(), q.most/4)
+			r.fail("the result of command %v takes %d bytes, want at most %d", k.at, k.result.size(), q.most/4)
 			return
 		}
 		q.bytes += k.result.size()

@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // example is a small table with everything in its form: two sessions, a skipped number, results.
@@ -18,7 +20,7 @@ func example() *Table {
 	index := uint64(0)
 	for _, m := range []Mark{{b, 1, 1}, {a, 1, 1}, {a, 4, 2}, {a, 3, 2}} {
 		index++
-		t.Apply(m, index, 2)
+		t.Apply(m, raftpb.Position{Index: index}, 2)
 		t.Keep([][]byte{nil, {}, []byte("four"), []byte("three")}[index-1])
 	}
 	return t
@@ -105,7 +107,7 @@ func TestRestoreRefuses(t *testing.T) {
 	for n := range uint64(60) {
 		for client := range byte(10) {
 			many.options.MaxBytes = 1 << 20
-			many.Apply(Mark{ID{Client: [16]byte{20 + client}, Birth: 5}, n + 1, 1}, 5, 5)
+			many.Apply(Mark{ID{Client: [16]byte{20 + client}, Birth: 5}, n + 1, 1}, raftpb.Position{Index: 5}, 5)
 		}
 	}
 	many.options.MaxBytes = twinOptions.MaxBytes
@@ -139,7 +141,7 @@ func FuzzRestore(f *testing.F) {
 			t.Fatalf("%x became %x: %v", body, form, err)
 		}
 		for n := range uint64(100) {
-			table.Apply(Mark{ID{Client: [16]byte{0xa}, Birth: time.Second}, n + 1, n/2 + 1}, 100+n, 9)
+			table.Apply(Mark{ID{Client: [16]byte{0xa}, Birth: time.Second}, n + 1, n/2 + 1}, raftpb.Position{Index: 100 + n}, 9)
 			table.Keep(make([]byte, 200))
 		}
 		if bytes := table.bytes; bytes > twinOptions.MaxBytes || table.results.bytes > twinOptions.MaxResultBytes || table.results.bytes < 0 {

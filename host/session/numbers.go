@@ -20,12 +20,13 @@ type session struct {
 // number is an applied number.
 type number struct {
 	value, index, term uint64
+	pos                uint32
 	refused            bool    // its command was not applied, and never will be
 	result             *result // nil if results are not kept
 }
 
 func (n *number) record() Record {
-	r := Record{Index: n.index, Term: n.term, Refused: n.refused}
+	r := Record{Index: n.index, Term: n.term, Pos: n.pos, Refused: n.refused}
 	if n.result != nil && n.result.state == resultKept {
 		r.Result, r.Kept = n.result.bytes, true
 	}
@@ -66,8 +67,8 @@ func (s *session) insert(at int, n number) int {
 	return at
 }
 
-// raise forgets the numbers below low, and returns the bytes that this frees.
-func (s *session) raise(low uint64, r *results) (freed int64) {
+// forgetBelow forgets the numbers below low, and returns the bytes that this frees.
+func (s *session) forgetBelow(low uint64, r *results) (freed int64) {
 	s.low = low
 	for s.head < len(s.numbers) && s.numbers[s.head].value < low {
 		r.free(s.numbers[s.head].result)

@@ -3,6 +3,8 @@ package session
 import (
 	"fmt"
 	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Options bound a table. All members of a group must have the same ones: they decide which commands are
@@ -18,9 +20,8 @@ type Options struct {
 	// sessions that come within 10 ms of log time refuses new sessions. They are born with sessions that it
 	// has forgotten.
 	MaxBytes int64
-	// MaxSessionBytes bounds one session; default 1 MiB, at least 4 KiB. A session takes
-	// SessionBytes and NumberBytes for each number that it has applied and whose answer its client still waits
-	// for.
+	// MaxSessionBytes bounds one session; default 1 MiB, at least 4 KiB. A session takes SessionBytes and
+	// NumberBytes for each number that it has applied and whose answer its client still waits for.
 	MaxSessionBytes int64
 	// MaxResultBytes bounds the memory of the results that are kept; 0, the default, keeps none. When it is
 	// full, the oldest is forgotten. A result that takes more than a quarter of it is not kept.
@@ -105,6 +106,7 @@ func (v Verdict) String() string {
 // Record is what a table knows of an applied number.
 type Record struct {
 	Index, Term uint64 // of the entry that was applied
+	Pos         uint32 // of its command
 	// Refused says that the command was not applied: Refuse was called for it.
 	Refused bool
 	// Result is what Keep was given, if Kept. It must not be changed.
@@ -166,9 +168,9 @@ func (t *Table) Advance(stamp time.Duration) (now time.Duration) {
 	return t.now
 }
 
-// Apply says what to do with the command at index and term, which is number m.Number of its session. If it is
-// Fresh, the number is registered.
-func (t *Table) Apply(m Mark, index, term uint64) (Verdict, Record) {
+// Apply says what to do with the command at a position, in an entry of a term, which is number m.Number of
+// its session. If it is Fresh, the number is registered.
+func (t *Table) Apply(m Mark, at raftpb.Position, term uint64) (Verdict, Record) {
 	s := t.find(m.ID)
 	if s == nil {
 		if t.mayBeForgotten(m.Birth) {
@@ -178,27 +180,27 @@ func (t *Table) Apply(m Mark, index, term uint64) (Verdict, Record) {
 	}
 	t.touch(s)
 	if m.Low > s.low {
-		t.bytes -= s.raise(m.Low, &t.results)
+		t.bytes -= s.forgetBelow(m.Low, &t.results)
 	}
 	if m.Number < s.low {
 		return Forgotten, Record{}
 	}
-	at, found := s.search(m.Number)
+	place, found := s.search(m.Number)
 	switch {
 	case found:
-		return Duplicate, s.numbers[at].record()
+		return Duplicate, s.numbers[place].record()
 	case s.bytes()+NumberBytes > t.options.MaxSessionBytes:
 		return Full, Record{}
 	}
 	t.bytes += NumberBytes
-	at = s.insert(at, number{value: m.Number, index: index, term: term})
+	place = s.insert(place, number{value: m.Number, index: at.Index, term: term, pos: at.Pos})
 	for t.bytes > t.options.MaxBytes && t.idle.next != s {
 		t.floor = max(t.floor, t.idle.next.id.Birth)
 		t.evicted++
 		t.forget(t.idle.next)
 	}
 	if t.results.most > 0 {
-		s.numbers[at].result = t.results.await()
+		s.numbers[place].result = t.results.await()
 	}
 	return Fresh, Record{}
 }

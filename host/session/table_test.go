@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // TestSessionsExpireInLogTime: a session is forgotten when more than Expiry has passed since its last
@@ -13,7 +15,7 @@ func TestSessionsExpireInLogTime(t *testing.T) {
 	first := Mark{ID: ID{Client: [16]byte{1}}, Number: 1, Low: 1}
 	expect := func(what string, m Mark, want Verdict) {
 		t.Helper()
-		if have, _ := table.Apply(m, 10, 1); have != want {
+		if have, _ := table.Apply(m, raftpb.Position{Index: 10}, 1); have != want {
 			t.Errorf("%s: %v, want %v", what, have, want)
 		}
 	}
@@ -44,7 +46,7 @@ func TestHowManySessionsAreKnown(t *testing.T) {
 	for ; table.TakeEvicted() == 0; n++ {
 		id := ID{}
 		binary.LittleEndian.PutUint64(id.Client[:], n+1)
-		table.Apply(Mark{ID: id, Number: 1, Low: 1}, n+1, 1)
+		table.Apply(Mark{ID: id, Number: 1, Low: 1}, raftpb.Position{Index: n + 1}, 1)
 	}
 	if known, _ := table.Sessions(); known != 52_428 || n != 52_429 {
 		t.Errorf("%d sessions are known after %d have come", known, n)
@@ -56,7 +58,7 @@ func TestHowManySessionsAreKnown(t *testing.T) {
 func TestAnEvictedSessionIsExpired(t *testing.T) {
 	table := New(twinOptions)
 	apply := func(client byte, birth time.Duration, n uint64) Verdict {
-		v, _ := table.Apply(Mark{ID: ID{Client: [16]byte{client}, Birth: birth}, Number: n, Low: 1}, n, 1)
+		v, _ := table.Apply(Mark{ID: ID{Client: [16]byte{client}, Birth: birth}, Number: n, Low: 1}, raftpb.Position{Index: n}, 1)
 		return v
 	}
 	table.Advance(10)
@@ -92,7 +94,7 @@ func TestANumberBelowTheLowestIsForgotten(t *testing.T) {
 		want        Verdict
 	}{{5, 3, Fresh}, {5, 1, Duplicate}, {2, 1, Forgotten}, {3, 1, Fresh}, {4, 2, Fresh}, {9, 6, Fresh}, {5, 5, Forgotten}, {7, 1, Fresh}} {
 		m.Number, m.Low = step.number, step.low
-		if have, _ := table.Apply(m, 1, 1); have != step.want {
+		if have, _ := table.Apply(m, raftpb.Position{Index: 1}, 1); have != step.want {
 			t.Errorf("number %d, lowest %d: %v, want %v", step.number, step.low, have, step.want)
 		}
 	}

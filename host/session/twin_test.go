@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/raft/raftpb"
 	"pgregory.net/rapid"
 )
 
@@ -30,7 +31,7 @@ type twinSession struct {
 }
 
 type twinNumber struct {
-	index   uint64
+	at      raftpb.Position
 	result  []byte
 	kept    bool
 	refused bool
@@ -41,17 +42,17 @@ func (w *twin) advance(stamp time.Duration) {
 	w.sessions = slices.DeleteFunc(w.sessions, func(s *twinSession) bool { return w.now-s.used > w.options.Expiry })
 }
 
-func (w *twin) apply(m Mark, index uint64, result []byte) (Verdict, *twinNumber) {
-	at := slices.IndexFunc(w.sessions, func(s *twinSession) bool { return s.id == m.ID })
-	if at < 0 {
+func (w *twin) apply(m Mark, at raftpb.Position, result []byte) (Verdict, *twinNumber) {
+	place := slices.IndexFunc(w.sessions, func(s *twinSession) bool { return s.id == m.ID })
+	if place < 0 {
 		if m.Birth <= w.floor || m.Birth > w.now || w.now-m.Birth > w.options.Expiry {
 			return Expired, nil
 		}
 		w.sessions = append(w.sessions, &twinSession{id: m.ID, low: m.Low, numbers: map[uint64]*twinNumber{}})
-		at = len(w.sessions) - 1
+		place = len(w.sessions) - 1
 	}
-	s := w.sessions[at]
-	w.sessions = append(slices.Delete(w.sessions, at, at+1), s)
+	s := w.sessions[place]
+	w.sessions = append(slices.Delete(w.sessions, place, place+1), s)
 	s.used, s.low = w.now, max(s.low, m.Low)
 	for n := range s.numbers {
 		if n < s.low {
@@ -66,7 +67,7 @@ func (w *twin) apply(m Mark, index uint64, result []byte) (Verdict, *twinNumber)
 	case SessionBytes+NumberBytes*int64(len(s.numbers)+1) > w.options.MaxSessionBytes:
 		return Full, nil
 	}
-	n := &twinNumber{index: index, result: result}
+	n := &twinNumber{at: at, result: result}
 	s.numbers[m.Number] = n
 	for w.bytes() > w.options.MaxBytes && len(w.sessions) > 1 {
 		w.floor = max(w.floor, w.sessions[0].id.Birth)
@@ -168,17 +169,23 @@ func drawHistory(t *rapid.T) []step {
 // member applies a history in batches: the results of a batch are known at its end.
 type member struct {
 	*Table
-	index   uint64
+	n       uint64 // commands, three to an entry
 	results [][]byte
 }
 
+func positionOf(n uint64) raftpb.Position {
+	return raftpb.Position{Index: (n + 2) / 3, Pos: uint32((n + 2) % 3)}
+}
+
+func (r *Record) position() raftpb.Position { return raftpb.Position{Index: r.Index, Pos: r.Pos} }
+
 func (m *member) step(s step) (v Verdict, r Record) {
-	m.index++
+	m.n++
 	if s.stamp > 0 {
 		m.Advance(s.stamp)
 	}
 	if s.marked {
-		if v, r = m.Apply(s.mark, m.index, 7); v == Fresh {
+		if v, r = m.Apply(s.mark, positionOf(m.n), 7); v == Fresh {
 			m.results = append(m.results, s.result)
 			if s.refuses {
 				m.results = m.results[:len(m.results)-1]
@@ -214,12 +221,12 @@ func TestTableIsItsTwin(t *testing.T) {
 			var want Verdict
 			var n *twinNumber
 			if s.marked {
-				if want, n = naive.apply(s.mark, uint64(i+1), s.result); want == Fresh {
+				if want, n = naive.apply(s.mark, positionOf(uint64(i+1)), s.result); want == Fresh {
 					n.refused = s.refuses
 				}
 				verdicts[want]++
 			}
-			if have, r := single.step(s); have != want || want == Duplicate && (r.Index != n.index || r.Refused != n.refused) {
+			if have, r := single.step(s); have != want || want == Duplicate && (r.position() != n.at || r.Refused != n.refused) {
 				t.Fatalf("command %d: the table says %v %+v, its twin %v %+v", i+1, have, r, want, n)
 			}
 			single.endBatch()
@@ -269,7 +276,7 @@ func compareTables(t *rapid.T, naive *twin, table *Table) {
 	for _, s := range naive.sessions {
 		for number, want := range s.numbers {
 			have, found := table.Lookup(s.id, number)
-			if !found || have.Index != want.index || have.Kept != want.kept || have.Refused != want.refused || want.kept && !bytes.Equal(have.Result, want.result) {
+			if !found || have.position() != want.at || have.Kept != want.kept || have.Refused != want.refused || want.kept && !bytes.Equal(have.Result, want.result) {
 				t.Fatalf("number %d of %v: %+v %v, its twin has %+v", number, s.id, have, found, want)
 			}
 		}
@@ -283,7 +290,7 @@ func TestMemoryFollowsWhatIsKept(t *testing.T) {
 	m := Mark{ID: ID{Client: [16]byte{1}}}
 	for n := uint64(1); n < 100_000; n++ {
 		m.Number, m.Low = n, max(1, n-min(n, 100))
-		if v, _ := table.Apply(m, n, 1); v != Fresh {
+		if v, _ := table.Apply(m, raftpb.Position{Index: n}, 1); v != Fresh {
 			t.Fatalf("number %d is %v", n, v)
 		}
 		table.Keep([]byte("result"))
@@ -324,11 +331,11 @@ func TestOptionsValidate(t *testing.T) {
 	// A client that keeps to MaxNumbers never gets Full.
 	table, m := New(twinOptions), Mark{ID: ID{Client: [16]byte{1}}, Low: 1}
 	for m.Number = 1; int(m.Number) <= twinOptions.MaxNumbers(); m.Number++ {
-		if v, _ := table.Apply(m, m.Number, 1); v != Fresh {
+		if v, _ := table.Apply(m, raftpb.Position{Index: m.Number}, 1); v != Fresh {
 			t.Fatalf("number %d is %v", m.Number, v)
 		}
 	}
-	if v, _ := table.Apply(m, 100, 1); v != Full {
+	if v, _ := table.Apply(m, raftpb.Position{Index: 100}, 1); v != Full {
 		t.Errorf("number %d is %v, want full", m.Number, v)
 	}
 }
@@ -346,7 +353,7 @@ func BenchmarkApplyInOrder(b *testing.B) {
 				if i%64 == 0 {
 					table.Advance(time.Duration(i) * time.Microsecond)
 				}
-				if v, _ := table.Apply(m, m.Number, 1); v != Fresh {
+				if v, _ := table.Apply(m, raftpb.Position{Index: m.Number}, 1); v != Fresh {
 					b.Fatal(v)
 				}
 			}
@@ -363,7 +370,7 @@ func BenchmarkApplyManySessions(b *testing.B) {
 		m.Client[0] = byte(i) | 1
 		m.Number = uint64(i) + 1
 		m.Low = m.Number
-		if v, _ := table.Apply(m, m.Number, 1); v != Fresh {
+		if v, _ := table.Apply(m, raftpb.Position{Index: m.Number}, 1); v != Fresh {
 			b.Fatal(v)
 		}
 	}
@@ -376,7 +383,7 @@ func BenchmarkApplyWithResult(b *testing.B) {
 	for i := 0; i < b.N; i++ {
 		m.Number++
 		m.Low = m.Number
-		table.Apply(m, m.Number, 1)
+		table.Apply(m, raftpb.Position{Index: m.Number}, 1)
 		table.Keep(result)
 	}
 }

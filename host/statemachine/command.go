@@ -6,7 +6,11 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/object"
+	"github.com/millrace/millrace/raft/raftpb"
 )
+
+// Position returns where the command is.
+func (c *Command) Position() raftpb.Position { return raftpb.Position{Index: c.Index, Pos: c.Pos} }
 
 // CommandMachine is a state machine whose commands have sessions, and callers on this host.
 type CommandMachine interface {
@@ -22,6 +26,7 @@ type CommandMachine interface {
 // Command is a committed command.
 type Command struct {
 	Index, Term uint64
+	Pos         uint32 // among the commands with this Index, from 0
 	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes back,
 	// and is the same on every member.
 	Time time.Duration

@@ -6,21 +6,29 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Entry is a committed command: its position in the log, and Data as it was proposed.
-type Entry = raftpb.Entry
+// Entry is a committed command: its position in the log, and Data as it was proposed. A leader may put the
+// commands that come together into one entry of the log. They have one Index then, and each its Pos.
+type Entry struct {
+	Index, Term uint64
+	Pos         uint32 // among the commands with this Index, from 0
+	More        bool   // commands with this Index follow
+	Data        []byte
+}
+
+// Position returns where the command is.
+func (e *Entry) Position() raftpb.Position { return raftpb.Position{Index: e.Index, Pos: e.Pos} }
 
 // Machine is the user's state machine, to which commands are replicated.
 type Machine interface {
-	// Apply takes committed commands in the order of their indexes, each once in the life of the process;
+	// Apply takes committed commands in the order of their positions, each once in the life of the process;
 	// after a restart they come again from the first. The same commands must have the same effect on every
 	// host. Calls never overlap. An error or a panic halts the machine: this member applies
 	// nothing more, and still votes and replicates (Group.Halted).
 	//
-	// The state machine may keep the Data of any command, and must not change it. Each Data is an array of
-	// its own, so keeping it, or a part of it, keeps no other command in memory. (On the host that proposed
-	// a command, Data may be the slice that was given to Propose. A client that cuts many commands from one
-	// array then keeps them together.) The state machine may also keep the slice of entries, but that keeps
-	// all commands of the call.
+	// The state machine may keep the Data of any command, and must not change it. The Data of commands with one
+	// Index share an array, so keeping one of them keeps them all in memory. (On the host that proposed a
+	// command, Data may be the slice that was given to Propose. A client that cuts many commands from one
+	// array then keeps them together.) The slice of entries is reused: the machine must not keep it.
 	Apply(entries []Entry) error
 }
 

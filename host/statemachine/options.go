@@ -29,9 +29,10 @@ type CommandOptions struct {
 	// called between two calls of Apply, about once a second while commands come. nil: states are not
 	// compared.
 	Digest func() uint64
-	// Applied says that the machine keeps its state on disk: it returns the index of the last command that it
-	// holds durably, 0 for none. It is called by OpenGroup. Commands up to that index are not given to the
-	// machine again. nil: the machine is empty at the start.
+	// Applied says that the machine keeps its state on disk: it returns the index of the last command that
+	// it holds durably, 0 for none. Of commands with one Index it holds all or none. It is called by
+	// OpenGroup. Commands up to that index are not given to the machine again. nil: the machine is empty at
+	// the start.
 	Applied func() (uint64, error)
 	// StopDiverged makes a member stop its group if a majority of the members agrees on a state, and this
 	// member has another one (event.Diverged). All members should have the same.

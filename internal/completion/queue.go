@@ -17,6 +17,7 @@ type Queue[T any] struct {
 	mu      lock.Mutex
 	open    int // begun, and not taken yet
 	waiting []T
+	spare   []T // memory for waiting
 }
 
 // New returns a queue for at most limit commands that are under way, or whose outcomes wait. A limit below 1
@@ -25,7 +26,7 @@ func New[T any](limit int) *Queue[T] {
 	return &Queue[T]{ready: make(chan struct{}, 1), limit: max(limit, 1)}
 }
 
-// Ready returns the channel that has an element when outcomes wait.
+// Ready returns the channel that has an element when outcomes wait. Who receives it calls Take.
 func (q *Queue[T]) Ready() <-chan struct{} { return q.ready }
 
 // Begin reserves places for n outcomes, or for as many as there are. Each place gets one outcome (Add), or is
@@ -59,19 +60,30 @@ func (q *Queue[T]) Add(outcomes ...T) {
 	}
 }
 
-// Take returns the outcomes that wait, and keeps the memory of reuse for later ones.
+// Take returns the outcomes that wait, in the memory of reuse if they fit. It copies them: memory that the
+// queue took over would be written while a caller that uses it twice still reads.
 func (q *Queue[T]) Take(reuse []T) (taken []T) {
-	reuse = reuse[:cap(reuse)]
-	clear(reuse) // what they point to must not be kept alive
+	waiting := q.take()
+	taken = append(reuse[:0], waiting...)
+	clear(reuse[min(len(taken), len(reuse)):]) // what they point to must not be kept alive
+	clear(waiting)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.spare = waiting[:0]
+	return taken
+}
+
+// take makes room for later outcomes. Those who add them do not wait until the earlier ones are copied.
+func (q *Queue[T]) take() (waiting []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	select { // also if the caller has received the element
 	case <-q.ready:
 	default:
 	}
-	taken, q.waiting = q.waiting, reuse[:0]
-	q.open -= len(taken)
-	return taken
+	waiting, q.waiting, q.spare = q.waiting, q.spare, nil
+	q.open -= len(waiting)
+	return waiting
 }
 
 // Open returns how many commands are under way, or have outcomes that wait.

@@ -14,7 +14,8 @@ func TestQueueAgainstItsTwin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := rapid.IntRange(-1, 9).Draw(rt, "limit")
 		q, open, next, begun := New[int](limit), 0, 0, 0
-		var waiting, reuse []int
+		var waiting, last []int
+		mine := make([]int, 3)
 		limit = max(limit, 1)
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 3).Draw(rt, "step") {
@@ -43,12 +44,12 @@ func TestQueueAgainstItsTwin(t *testing.T) {
 					default:
 					}
 				}
-				got := q.Take(reuse)
+				got := q.Take([][]int{nil, last, mine, mine[:0]}[rapid.IntRange(0, 3).Draw(rt, "memory")])
 				if !slices.Equal(got, waiting) {
 					rt.Fatalf("Take: %v, want %v", got, waiting)
 				}
 				open -= len(got)
-				reuse, waiting = got, nil
+				last, waiting = got, nil
 			}
 			if q.Space() != limit-open || (len(q.Ready()) == 1) != (len(waiting) > 0) {
 				rt.Fatalf("space %d, ready %d; want %d, and %d wait", q.Space(), len(q.Ready()), limit-open, len(waiting))
@@ -106,5 +107,24 @@ func TestTakeReusesMemory(t *testing.T) {
 	taken := q.Take(nil)
 	if q.Take(taken); taken[0] != nil {
 		t.Error("what was handed back still points to an outcome")
+	}
+}
+
+// Who hands the same memory to each Take, or reads an earlier answer meanwhile, loses nothing.
+func TestTheMemoryOfTakeIsTheCallers(t *testing.T) {
+	q, mine := New[int](8), make([]int, 0, 4)
+	kept := []int(nil)
+	for i := 1; i < 9; i++ {
+		q.Begin(2)
+		q.Add(i)
+		got := q.Take(mine)
+		q.Add(i + 10)
+		if !slices.Equal(got, []int{i}) {
+			t.Fatalf("outcome %d: %v", i, got)
+		}
+		before := kept
+		if kept = q.Take(nil); !slices.Equal(kept, []int{i + 10}) || i > 1 && before[0] != i+9 {
+			t.Fatalf("outcome %d: %v, and before %v", i+10, kept, before)
+		}
 	}
 }

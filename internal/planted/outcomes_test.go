@@ -12,7 +12,15 @@ var outcomeBugs = []bug{
 				f`, `			case term == run.term || true:
 				f`}}},
 	{name: "propose_after_the_end", what: "a turn proposes commands whose clients were told that the group has stopped and never took them", in: "host/internal/proposals", found: "TestAQueueEndsWhileATurnProposes", edits: []edit{{"host/internal/proposals/queue.go",
-		`was != ended && q.proposing.CompareAndSwap(was, int64(n))`, `q.proposing.CompareAndSwap(was, int64(n))`}}},
+		`was != ended && q.proposing.CompareAndSwap(was, is)`, `q.proposing.CompareAndSwap(was, is)`}}},
+	{name: "offer_after_the_end", what: "commands that a turn offers while the group stops are never answered", in: "host/internal/proposals", found: "TestAQueueEndsWhileATurnProposes", edits: []edit{{"host/internal/proposals/queue.go",
+		`	if len(batch) == 0 || q.proposing.Load() != unoffered {
+		return false
+	}
+	q.offered = batch
+	return q.proposing.CompareAndSwap(unoffered, offering)`, `	q.offered = batch
+	q.proposing.CompareAndSwap(unoffered, offering)
+	return true`}}},
 	{name: "count_refused_calls_twice", what: "the metrics count a call twice that no turn had taken when the group stopped", in: "host/internal/proposals", found: "TestWhatNoTurnHasTakenIsCountedOnce", edits: []edit{{"host/internal/proposals/end.go",
 		`		case c != nil:
 			c.fail(err)`, `		case c != nil:
@@ -48,6 +56,29 @@ var outcomeBugs = []bug{
 		`Tag: w.tag,`, `Tag: w.tag + 1,`}}},
 	{name: "places_are_lost", what: "SubmitMany keeps the places of commands that were not taken", in: "host", found: "TestSubmitManyWhenOverloaded", edits: []edit{{"host/completions.go",
 		`to.queue.Cancel(begun - taken)`, `_ = begun`}}},
+	{name: "memory_is_taken_over", what: "Completions take over the memory that Take is given, and clear it though outcomes wait there", in: "internal/completion", found: "TestTheMemoryOfTakeIsTheCallers", edits: []edit{{"internal/completion/queue.go",
+		`	taken = append(reuse[:0], waiting...)
+	clear(reuse[min(len(taken), len(reuse)):]) // what they point to must not be kept alive
+	clear(waiting)
+`, `	taken = waiting
+	clear(reuse[:cap(reuse)])
+`}, {"internal/completion/queue.go", `q.spare = waiting[:0]`, `q.waiting = append(reuse[:0], q.waiting...)`}}},
+	{name: "taken_with_an_error", what: "SubmitMany to a group that has just failed takes all commands, and says why it took no more", in: "host", found: "TestSubmitManyToAGroupThatHasFailed", edits: []edit{{"host/outcome/errors.go",
+		`if err == nil || cause == nil ||`, `if cause == nil ||`}}},
+	{name: "places_die_with_the_codec", what: "SubmitMany keeps its places if a codec ends the goroutine", in: ".", found: "TestSubmitManyWithACodecThatEnds", edits: []edit{{"completions.go",
+		`	defer func() { to.queue.Cancel(begun - taken) }() // also if a codec ends this goroutine
+`, ``}, {"completions.go", `		err = refused
+	}
+	return taken, err
+`, `		err = refused
+	}
+	to.queue.Cancel(begun - taken)
+	return taken, err
+`}}},
+	{name: "taken_results_are_kept", what: "a command that hangs keeps the results of others alive that were taken", in: ".", found: "TestSubmitManyKeepsNoResults", edits: []edit{{"propose.go",
+		`		c.result = none // other`, `		_ = none // other`}}},
+	{name: "read_with_the_next_tag", what: "a read of SubmitRead comes with the tag of the next one", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/completions.go",
+		`outcome.Completion{Tag: r.tag, Read`, `outcome.Completion{Tag: r.tag + 1, Read`}}},
 	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/host.go",
 		`return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)`, `return h.network.frames.Add(1)`}}},
 	{name: "forgotten_is_applied", what: "a number below the lowest that its client waits for is applied", in: "host/session", found: "TestANumberBelowTheLowestIsForgotten", edits: []edit{{"host/session/table.go",

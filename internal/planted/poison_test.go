@@ -11,13 +11,19 @@ var poisonBugs = []bug{
 		return false
 	} else if`}}},
 	{name: "skip_after_the_effect", what: "a member that has applied a command goes on behind the entry that skips it", in: "host", found: "TestSkipIsTakenByEveryMember", edits: []edit{{"host/internal/apply/skip.go",
-		`|| s.Index >= e.Index || slices.Contains(q.passed, s.Index) {`, `|| s.Index >= e.Index || true {`}}},
+		`|| s.At.Index >= e.Index || slices.Contains(q.passed, s.At) {`, `|| s.At.Index >= e.Index || true {`}}},
 	{name: "skip_is_a_difference", what: "members are said to differ when one of them does not know yet that a command is skipped", in: "host/internal/apply", found: "TestSkippedCommandsAreNotCompared", edits: []edit{{"host/internal/apply/commands.go",
 		`	if s.queue.Skips.IsOpen(index) {`, `	if s.queue.Skips.IsOpen(0) {`}}},
 	{name: "held_skip_is_not_summed", what: "a machine on disk with the effect of a skipped command is said to have other commands", in: "host/internal/apply", found: "TestSkippedCommandsAreNotCompared", edits: []edit{{"host/internal/apply/skip.go",
-		`				m.skip(e) // the machine`, `				// the machine`}}},
+		`		m.skip(e)
+`, `		if m.Options.Applied == nil || e.Index > m.held {
+			m.skip(e)
+		}
+`}}},
+	{name: "snapshot_in_a_skip", what: "a snapshot between a skipped command and its entry makes members look different that have not learned of the entry yet", in: "host", found: "TestNoSnapshotBetweenASkippedCommandAndItsEntry", edits: []edit{{"host/snapshots.go",
+		`	if g.machine.apply.Skips.IsOpen(index) {`, `	if false {`}}},
 	{name: "skip_without_a_halt", what: "a leader skips a command that its machine has applied", in: "host", found: "TestPoisonCommandIsSkipped", edits: []edit{{"host/skip.go",
-		`	if err := g.rejectSkip(s.Index, g.leadership.leader.IsAhead); err != nil {`, `	if err := error(nil); err != nil {`}}},
+		`	if err := g.rejectSkip(s.At, g.leadership.leader.IsAhead); err != nil {`, `	if err := error(nil); err != nil {`}}},
 	{name: "suspects_together", what: "after a start the commands of which one has halted the machine are one batch again", in: "host", found: "TestSuspectCommandsAreAppliedOneByOne", edits: []edit{{"host/internal/apply/note.go",
 		`q.note.First <= index && index <= q.note.Last`, `false && index > 0`}}},
 	{name: "skips_not_read", what: "a member that starts again does not read which commands are skipped", in: "sim", found: "TestDivergence", args: "-divergences 2", says: "poison command", edits: []edit{{"host/groups.go",
@@ -40,8 +46,8 @@ var poisonBugs = []bug{
 		}
 		return false`}}},
 	{name: "skip_of_any_command", what: "a leader skips a command at which its machine is not halted", in: "sim", found: "TestPoison", args: "-poisonings 30", says: "skips command", edits: []edit{{"host/skip.go",
-		`	if err := g.rejectSkip(s.Index, g.leadership.leader.IsAhead); err != nil {
-		return err`, `	if err := g.rejectSkip(s.Index, g.leadership.leader.IsAhead); err != nil && err == nil {
+		`	if err := g.rejectSkip(s.At, g.leadership.leader.IsAhead); err != nil {
+		return err`, `	if err := g.rejectSkip(s.At, g.leadership.leader.IsAhead); err != nil && err == nil {
 		return err`}}},
 	{name: "rebuild_leaves_out", what: "a machine that failed while it was made again from a snapshot goes on without the commands that it had", in: "host", found: "TestRebuildLeavesNothingOut", edits: []edit{{"host/internal/apply/rebuild.go",
 		`	to := q.rebuildTo
@@ -52,7 +58,7 @@ var poisonBugs = []bug{
 	{name: "rebuild_gives_up_without_descriptors", what: "a machine that finds no descriptor while it is made again stays halted", in: "host", found: "TestRebuildWithoutDescriptors", edits: []edit{{"host/internal/apply/rebuild.go",
 		`		if vfs.IsShort(err) {`, `		if errors.As(err, new(retried)) && vfs.IsShort(err) {`}}},
 	{name: "rebuild_for_ever", what: "a machine that halts again at a command that is skipped is made again for ever", in: "host", found: "TestDigestPanicsBehindASkip", edits: []edit{{"host/internal/apply/rebuild.go",
-		`	if q.rebuilt == purpose {`, `	if q.rebuilt == (rebuildPurpose{1, 1, 1}) {`}}},
+		`	if q.rebuilt == purpose {`, `	if q.rebuilt == (rebuildPurpose{by: 1}) {`}}},
 	{name: "checkpoints_twice", what: "a machine that was made again reports its checkpoints twice, in a form that no leader reads", in: "host", found: "TestCheckpointsAscendAfterAHalt", edits: []edit{{"host/internal/divergence/divergence.go",
 		`return o.Index >= c.Index })
 	if len(d.own)`, `return o.Index > c.Index })
@@ -63,6 +69,22 @@ var poisonBugs = []bug{
 		`!w.life.hasEnded.Load() && (*Group)(w).worksSince(halts)`, `!w.life.hasEnded.Load()`}}},
 	{name: "passed_note_stops_the_group", what: "a group stops because it finds no descriptor to note which command its machine was not given", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/internal/apply/skip.go",
 		`vfs.IsShort(err) || identity.IsFull(err) {`, `err != nil && !vfs.IsShort(err) && !identity.IsFull(err) {`}}},
-	{name: "passed_note_applies_twice", what: "commands in front of a skipped one are applied again when its note is written at last", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/internal/apply/queue.go",
-		`				if returned = true; errors.As(err, new(retried)) {`, `				if returned = true; errors.As(err, new(*WaitingForObject)) {`}}},
+	{name: "passed_note_comes_late", what: "a machine on disk is not given a command that is skipped, and the note says so too late", in: "host", found: "TestPassedCommandIsNotedLater", edits: []edit{{"host/internal/apply/queue.go",
+		`		if err := q.prepareSkips(q.unpacked); err != nil {`, `		if err := q.prepareSkips(nil); err != nil {`}}},
+	{name: "batch_place_off_by_one", what: "the first command of a batch is said to be the second", in: "host/internal/apply", found: "TestABatchIsUnpacked", edits: []edit{{"host/internal/apply/queue.go",
+		`		for pos := uint32(0); b.Len() > 0; pos++ {`, `		for pos := uint32(1); b.Len() > 0; pos++ {`}}},
+	{name: "batch_skipped_whole", what: "a skipped command takes the other commands of its batch with it", in: "host/internal/apply", found: "TestPoisonInABatch", edits: []edit{{"host/internal/apply/skips.go",
+		`return o.at.Compare(at) })`, `return cmp.Compare(o.at.Index, at.Index) })`},
+		{"host/internal/apply/skips.go", `import (
+	"errors"`, `import (
+	"cmp"
+	"errors"`}}},
+	{name: "checkpoint_in_a_batch", what: "a checkpoint is taken in the middle of a batch", in: "host/internal/apply", found: "TestBatchesAreTheirCommands", edits: []edit{{"host/internal/apply/commands.go",
+		`	due := s.due && !e.More`, `	due := s.due`}}},
+	{name: "half_a_batch_on_disk", what: "a machine that keeps its state on disk gets a suspect batch in pieces", in: "host/internal/apply", found: "TestAMachineOnDiskGetsWholeBatches", edits: []edit{{"host/internal/apply/queue.go",
+		` && (c.Pos == 0 || m == nil || m.Options.Applied == nil) {`, ` && (m == nil || c.Pos >= 0) {`}}},
+	{name: "batch_with_trailing_bytes", what: "bytes behind the last command of a batch are not refused", in: "raft/raftpb", found: "TestBadBatches", edits: []edit{{"raft/raftpb/batch.go",
+		`	if len(rest) > 0 {
+		return Batch{}, fmt`, `	if len(rest) > 1<<30 {
+		return Batch{}, fmt`}}},
 }

@@ -31,18 +31,17 @@ var reviewedBugs = []bug{
 	{name: "dead_links_stay", what: "a connection that a firewall has forgotten separates two hosts for ten seconds", in: "host", found: "TestStallTimeout", edits: []edit{{"host/host.go",
 		`return max(3*c.ElectionTimeout, minStall)`, `return max(3*c.ElectionTimeout, 10*minStall)`}}},
 	{name: "entries_share_an_array", what: "a state machine that keeps one command keeps all of its frame", in: "transport", found: "TestDetachedMessagesShareNothing", edits: []edit{{"transport/body.go",
-		`	for i := range batch {
-		visitBorrowed(&batch[i].Message, func(p *[]byte) {
-			own := make([]byte, len(*p))
-			copy(own, *p)`, `	var all []byte
-	for i := range batch {
-		visitBorrowed(&batch[i].Message, func(p *[]byte) {
-			if cap(all)-len(all) < len(*p) {
-				all = make([]byte, 0, max(len(*p), FrameBodyBytes))
-			}
-			n := len(all)
-			all = append(all, *p...)
-			own := all[n:len(all):len(all)]`}}},
+		`func detachBytes(`, `var all []byte
+
+func detachBytes(`}, {"transport/body.go",
+		`		own := make([]byte, len(*p))
+		copy(own, *p)
+		*p = own`, `		if cap(all)-len(all) < len(*p) {
+			all = make([]byte, 0, max(len(*p), FrameBodyBytes))
+		}
+		n := len(all)
+		all = append(all, *p...)
+		*p = all[n:len(all):len(all)]`}}},
 	{name: "topics_without_peers", what: "a line of the log about one peer that is down hides that about another one", in: "transport/tcp", found: "TestLimitedLog", edits: []edit{{"transport/tcp/log.go",
 		`	gate := l.topics[about]`, `	about.peer = 0
 	gate := l.topics[about]`}}},

@@ -147,6 +147,16 @@ var runtimeBugs = []bug{
 			seat.runnable.Leave()
 		}
 		s.wheel.set(seat, due)`}}},
+	{name: "input_waits_for_another", what: "the group does not see an order to hand over that comes alone, and the order waits until something else comes", in: "host", found: "TestEachInputIsFound", edits: []edit{{"host/inbox.go",
+		`	b.fill()
+	b.waiting.handOver = true`, `	b.mu.Lock()
+	b.waiting.handOver = true`}}},
+	{name: "verdict_loses_a_wake", what: "a command that comes while the rule for the next batch is asked waits for ever: its group is not woken", in: "host", found: "TestAVerdictFindsWhatCameMeanwhile", edits: []edit{{"host/inbox.go",
+		`	b.verdict = v
+	b.setDue()
+	return b.due.Load()`, `	b.verdict = v
+	b.setDue()
+	return false`}}},
 	{name: "sleep_while_others_wait", what: "a shard sleeps after a turn that ends without the lock, though a group waits whose wake came before that turn", in: "host/internal/sched", found: "TestTurnsEndWithoutTheLock", edits: []edit{{"host/internal/sched/worker.go",
 		`		return waiting > 0, waiting == 0
 `, `		return false, waiting == 0

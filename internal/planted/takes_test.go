@@ -8,7 +8,7 @@ var takeBugs = []bug{
 	{name: "older_snapshot_taken", what: "a member takes a snapshot of its own that is not newer than one that it has received", in: "host", found: "TestASnapshotThatFails", edits: []edit{{"host/internal/snapshots/take.go",
 		`	case p != nil && id.Index <= p.ID.Index:`, `	case false:`}}},
 	{name: "take_before_added", what: "a member that reads in the log how it was added takes a snapshot from before that", in: "host", found: "TestNoSnapshotFromBeforeAMemberWasAdded", edits: []edit{{"host/internal/snapshots/take.go",
-		`early := !s.owner.WasMemberAt(id.Index)`, `early := !s.owner.WasMemberAt(id.Index) && false`}}},
+		`early := !s.owner.MayCapture(id.Index)`, `early := !s.owner.MayCapture(id.Index) && false`}}},
 	{name: "conf_of_the_log_stays", what: "after an install a member that starts again has the configuration that its log had", same: "the roster in the snapshot sets the same configuration", edits: []edit{{"host/install.go",
 		`	g.writes.storage.Conf = answer.Snapshot.Metadata.ConfState
 `, ``}}},
@@ -20,4 +20,8 @@ var takeBugs = []bug{
 		`			repeats, said = s.rejects.Admit(now)
 `, `			_ = now
 `}}},
+	{name: "refused_and_healthy", what: "Explain of a member that needs a snapshot and can use none says healthy", in: "host", found: "TestEachCauseBeginsAndEnds", edits: []edit{{"host/internal/snapshots/reception.go",
+		`			s.refused.Store(r)`, `			_ = r`}}},
+	{name: "refused_for_ever", what: "Explain names a snapshot that was refused although its entries have come", in: "host", found: "TestEachCauseBeginsAndEnds", edits: []edit{{"host/internal/snapshots/reception.go",
+		`r != nil && s.owner.NeedsSnapshot(r.Index) {`, `r != nil {`}}},
 }

@@ -21,6 +21,11 @@ var turnBugs = []bug{
 		`	if len(q.early) > 0 {
 		m :=`, `	if false {
 		m :=`}}},
+	{name: "postponed_commit_lost", what: "a commit index that came alone does not go with the next message that is written", in: "host/internal/appendlane", found: "TestAppendLaneKeepsCommitsBack", edits: []edit{{"host/internal/appendlane/queue.go",
+		`	m.Term, m.Vote, m.Commit = q.said.Term, q.said.Vote, q.said.Commit
+`, ``}}},
+	{name: "postponed_commit_stays", what: "a commit index that came alone outlives the entries that a full disk has refused and the lane forgotten", in: "host/internal/appendlane", found: "TestACommitIndexIsForgottenWithItsEntries", edits: []edit{{"host/internal/appendlane/discard.go",
+		`q.hard, q.said = q.durable.hs, q.durable.hs`, `q.hard = q.durable.hs`}}},
 	{name: "rounds_unfair", what: "a group with much to write takes a whole round of the append lane", in: "host/internal/appendlane", found: "TestShareOfARound", edits: []edit{{"host/internal/appendlane/lane.go",
 		`			if n == 1 && len(l.batch) == 0 {`, `			if true {`}}},
 	{name: "fetched_not_compared", what: "entries that were read for a follower are sent although the log was cut meanwhile", in: "host/internal/storage", found: "TestEntriesThatWereReadAreComparedWithTheLog", edits: []edit{{"host/internal/storage/storage.go",
@@ -48,7 +53,8 @@ var turnBugs = []bug{
 	{name: "blocked_commands_measured", what: "a rule counts a batch in each turn in which commands wait for space", in: "host", found: "TestTheRuleHearsNothingOfCommandsThatWaitForMore", edits: []edit{{"host/inbox.go",
 		`		ask(batches.State{Now: now})
 `, `		ask(batches.State{Now: now, Waiting: n})
-`}}}, {name: "held_without_space", what: "commands are held though the share is full, and others are refused for them", in: "host", found: "TestHeldCommandsCostNoSpace", edits: []edit{{"host/inbox.go",
+`}}},
+	{name: "held_without_space", what: "commands are held though the share is full, and others are refused for them", in: "host", found: "TestHeldCommandsCostNoSpace", edits: []edit{{"host/inbox.go",
 		`	return b.proposalBytes >= min(b.memory.waiting.Max/8, b.memory.received.Max/16) || b.memory.waiting.Used() >= b.memory.waiting.Max/2`, `	return false`}}},
 	{name: "waits_in_vain_go_on", what: "a leader waits for clients that never come back, round after round", in: "host/batches", found: "TestWaitsForNothingBecomeRare", edits: []edit{{"host/batches/cohort.go",
 		`		c.pause = 1 << c.misses`, `		c.pause = 0`}}},

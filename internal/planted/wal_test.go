@@ -72,6 +72,18 @@ var walBugs = []bug{
 		{"wal/segment.go", `Salt: binary.LittleEndian.Uint64(salt[:]), Size`, `Salt: 1, Size`}}},
 
 	// Flushes.
+	{name: "sum_of_an_older_entry", what: "the cache has the sum of what was in its memory before", found: "TestCacheKeepsSums", edits: []edit{{"wal/ring.go",
+		`		binary.LittleEndian.PutUint32(head[4:], e.Sum)
+`, `		if e.Sum != 0 {
+			binary.LittleEndian.PutUint32(head[4:], e.Sum)
+		}
+`}}},
+	{name: "padding_not_in_the_sum", what: "a record is joined with the length of its body, and its padding counts too", found: "TestSumsChangeNoByte", edits: []edit{{"wal/record/header.go",
+		`return crcjoin.Join(chain, crcjoin.Update(sum, padding[:padded-bytes]), padded)`, `return crcjoin.Join(chain, crcjoin.Update(sum, padding[:padded-bytes]), bytes)`}}},
+	{name: "record_sums_again", what: "the log seals whatever an entry's memory holds by now", found: "TestRotBehindTheSumIsFound", edits: []edit{{"wal/append.go",
+		`	if sum != 0 {
+		h.BodyCRC`, `	if false {
+		h.BodyCRC`}}},
 	{name: "roll_forgets_the_older", what: "after a roll a flush syncs the new segment only", found: labTest, edits: []edit{{"wal/append.go",
 		`		l.flusher.older = l.tail.seg
 	}`, `		l.supply.coolLater(l.tail.seg)

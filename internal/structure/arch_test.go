@@ -24,6 +24,7 @@ const layers = `
 internal/planted                                                                                              |
 internal/repetition                                                                                           |
 internal/lock                                                                                                 |
+internal/crcjoin                                                                                              |
 internal/completion    internal/lock                                                                          |
 internal/structure                                                                                            |
 internal/mutation/site                                                                                        |
@@ -37,27 +38,27 @@ raft/etcdnode          raft raft/raftpb                                         
 env                                                                                                           | golang.org/x/sys
 vfs                                                                                                           | golang.org/x/sys
 vfs/crashfs            vfs                                                                                    |
-wal/record                                                                                                    |
-wal                    raft/raftpb vfs env wal/record internal/lock                                           |
+wal/record             internal/crcjoin                                                                       |
+wal                    raft/raftpb vfs env wal/record internal/lock internal/crcjoin                                           |
 wal/inspect            raft/raftpb vfs wal wal/record                                                         |
 snapshot               raft/raftpb vfs                                                                        |
 object                                                                                                        |
 object/files           object snapshot vfs                                                                    |
-transport              raft/raftpb env                                                                        |
+transport              raft/raftpb env internal/crcjoin                                                       |
 transport/cert                                                                                                |
 transport/tcp          raft/raftpb env vfs transport transport/cert internal/repetition                        | golang.org/x/sys
 transport/loopback     raft/raftpb env transport                                                              |
-transport/transporttest raft/raftpb transport                                                                 |
+transport/transporttest raft/raftpb transport internal/crcjoin                                                |
 host/pipeline          raft/raftpb raft                                                                       |
 host/flight            raft raft/raftpb internal/lock                                                         |
-host/session                                                                                                  |
+host/session           raft/raftpb                                                                            |
 host/event             raft/raftpb wal object transport transport/tcp                                        |
 host/diagnosis         host/event                                                                             |
 host/internal/turn                                                                                            |
 host/internal/budget                                                                                          |
-host/admin             internal/repetition                                                                    |
-host/membership        raft/quorum raft/raftpb raft/tracker raft/confchange transport                                     |
-host/outcome           host/diagnosis host/membership wal                                                   |
+host/admin             internal/repetition raft/raftpb                                                        |
+host/membership        raft/quorum raft/raftpb raft/tracker raft/confchange transport                         |
+host/outcome           host/diagnosis host/membership raft/raftpb wal                                         |
 host/statemachine      host/outcome host/session object raft/raftpb                                          |
 host/internal/containment env host/statemachine raft |
 host/batches                                                                                                  |
@@ -85,7 +86,7 @@ host/internal/examination host/diagnosis host/event host/membership host/interna
 host/internal/leadership host/membership host/internal/control host/internal/entry host/internal/examination host/internal/turn raft raft/raftpb raft/tracker internal/lock |
 host/internal/placement env host/membership host/internal/control host/internal/sched raft raft/tracker internal/lock|
 host/internal/peers    host/outcome host/internal/control host/internal/entry host/internal/examination host/internal/identity raft transport internal/lock|
-host                   internal/completion raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/batches host/membership internal/repetition host/internal/* internal/lock|
+host                   internal/completion raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/batches host/membership internal/repetition internal/crcjoin host/internal/* internal/lock|
 .                      internal/completion host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    | golang.org/x/sys
@@ -99,7 +100,7 @@ sim/shrink                                                                      
 sim/history                                                                                                   |
 sim/property                                                                                                  |
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
-sim                    . sim/coverage sim/property host host/batches host/rescue host/diagnosis host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches host/outcome host/statemachine internal/lock|
+sim                    . sim/coverage sim/property host host/batches host/rescue host/diagnosis host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches host/outcome host/statemachine internal/lock internal/crcjoin|
 cmd/internal/lab                vfs                                                                           | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/archive        cmd/internal/lab vfs                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf

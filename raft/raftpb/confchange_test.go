@@ -115,7 +115,7 @@ func TestNotationOfChanges(t *testing.T) {
 
 // Of the types of entries only those of a membership change, and those that are not known, count as one.
 func TestChangesMembers(t *testing.T) {
-	for typ, want := range map[EntryType]bool{EntryNormal: false, EntryHost: false, EntryConfChange: true, EntryConfChangeV2: true, 3: true, 255: true} {
+	for typ, want := range map[EntryType]bool{EntryNormal: false, EntryHost: false, EntryBatch: false, EntryConfChange: true, EntryConfChangeV2: true, 3: true, 255: true} {
 		if typ.ChangesMembers() != want {
 			t.Errorf("%v changes members: %v", typ, !want)
 		}

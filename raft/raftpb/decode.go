@@ -132,7 +132,7 @@ func (s *Snapshot) merge(b []byte) error {
 	return r.err
 }
 
-func (m *Message) merge(b []byte, depth int) error {
+func (m *Message) merge(b []byte, depth int, s Summer) error {
 	r := fieldReader{rest: b}
 	for r.next() {
 		switch r.num {
@@ -149,7 +149,7 @@ func (m *Message) merge(b []byte, depth int) error {
 		case 6:
 			m.Index = r.uint()
 		case 7:
-			m.mergeEntry(&r, depth)
+			m.mergeEntry(&r, depth, s, len(b))
 		case 8:
 			m.Commit = r.uint()
 		case 9:
@@ -172,7 +172,9 @@ func (m *Message) merge(b []byte, depth int) error {
 	return r.err
 }
 
-func (m *Message) mergeEntry(r *fieldReader, depth int) {
+// mergeEntry decodes an entry of a message of the given number of bytes. Data is the last field of an entry
+// as we write it: there it is summed, if there is a Summer.
+func (m *Message) mergeEntry(r *fieldReader, depth int, s Summer, whole int) {
 	b := r.bytes()
 	if depth == fromPeer && len(b) < minEntryBytes {
 		r.fail("entry of %d bytes is too short for a term and an index", len(b))
@@ -182,7 +184,12 @@ func (m *Message) mergeEntry(r *fieldReader, depth int) {
 		m.Entries = make([]Entry, 0, r.ahead())
 	}
 	m.Entries = append(m.Entries, Entry{})
-	r.nested(m.Entries[len(m.Entries)-1].merge(b))
+	e := &m.Entries[len(m.Entries)-1]
+	if s == nil || !e.mergeOwn(b) {
+		r.nested(e.merge(b))
+	} else if len(e.Data) > 0 {
+		e.Sum = s.Sum(whole-len(r.rest), e.Data)
+	}
 }
 
 func (m *Message) mergeResponse(r *fieldReader, depth int) {
@@ -194,7 +201,7 @@ func (m *Message) mergeResponse(r *fieldReader, depth int) {
 		m.Responses = make([]Message, 0, r.ahead())
 	}
 	m.Responses = append(m.Responses, Message{})
-	r.nested(m.Responses[len(m.Responses)-1].merge(r.bytes(), depth-1))
+	r.nested(m.Responses[len(m.Responses)-1].merge(r.bytes(), depth-1, nil))
 }
 
 func (c *ConfChange) merge(b []byte) error {

@@ -79,7 +79,7 @@ func (m *Message) Unmarshal(b []byte) error { return m.UnmarshalBorrow(clone(b))
 // b must not change while any part of m is in use. All entries share one new slice.
 func (m *Message) UnmarshalBorrow(b []byte) error {
 	*m = Message{}
-	return m.merge(b, maxResponseDepth)
+	return m.merge(b, maxResponseDepth, nil)
 }
 
 // UnmarshalFromPeer is UnmarshalBorrow for bytes that a peer sent. It refuses what no peer has a reason to
@@ -87,7 +87,21 @@ func (m *Message) UnmarshalBorrow(b []byte) error {
 // and an index.
 func (m *Message) UnmarshalFromPeer(b []byte) error {
 	*m = Message{}
-	return m.merge(b, fromPeer)
+	return m.merge(b, fromPeer, nil)
+}
+
+// Summer sums up the data of the entries of a message while it is decoded.
+type Summer interface {
+	// Sum returns the CRC-32C of data, which ends at end in the encoded message. Calls are in the order of the
+	// entries.
+	Sum(end int, data []byte) uint32
+}
+
+// UnmarshalSummed is UnmarshalFromPeer, and sets Entry.Sum of each entry that has data. An encoding that is
+// not ours, in which the data is not the last field of its entry, leaves it unknown.
+func (m *Message) UnmarshalSummed(b []byte, s Summer) error {
+	*m = Message{}
+	return m.merge(b, fromPeer, s)
 }
 
 // Unmarshal decodes b. The caller may change b afterwards.

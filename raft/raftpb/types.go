@@ -23,19 +23,35 @@ const (
 	// EntryHost carries data of the program around the core that is no client's command. The core and the log
 	// treat it like EntryNormal. etcd-io/raft does not have it, so its text is its number.
 	EntryHost EntryType = 16
+	// EntryBatch carries several commands, which are committed, applied and lost together (batch.go). The core
+	// and the log treat it like EntryNormal. etcd-io/raft does not have it.
+	EntryBatch EntryType = 17
 )
+
+// HoldsCommands reports whether an entry of this type carries clients' commands.
+func (t EntryType) HoldsCommands() bool { return t == EntryNormal || t == EntryBatch }
+
+// IsOpaque reports whether neither the core nor the log looks into the data of an entry of this type.
+func (t EntryType) IsOpaque() bool { return t.HoldsCommands() || t == EntryHost }
 
 // ChangesMembers reports whether an entry of this type changes the membership. Of a type that is not known it
 // must be assumed.
-func (t EntryType) ChangesMembers() bool { return t != EntryNormal && t != EntryHost }
+func (t EntryType) ChangesMembers() bool { return !t.IsOpaque() }
 
 // Entry is one slot of the replicated log. Its EntryID identifies it for good.
 type Entry struct {
 	Term  uint64
 	Index uint64
 	Type  EntryType
-	Data  []byte
+	// Sum is the CRC-32C of Data, or 0 if it is not known. It is not encoded. The code that sets it has
+	// passed over Data, and code that changes Data must set it to 0. The core carries it and does not look
+	// at it.
+	Sum  uint32
+	Data []byte
 }
+
+// HoldsCommands reports whether the entry carries clients' commands. A leader's first entry does not.
+func (e *Entry) HoldsCommands() bool { return e.Type.HoldsCommands() && len(e.Data) > 0 }
 
 // ID returns the entry's id.
 func (e *Entry) ID() EntryID { return EntryID{Term: e.Term, Index: e.Index} }

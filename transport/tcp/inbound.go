@@ -356,27 +356,27 @@ func (t *Transport) deliver(from uint64, class transport.Class, conn net.Conn) e
 	bodies := newFrameReader(conn, class, t.o.FrameBytes, t.o.stall(class))
 	var batch []transport.Envelope
 	for {
-		kind, body, err := bodies.next()
+		body, err := bodies.next()
 		if err != nil {
 			return err
 		}
-		count := &t.count.kinds[kind]
-		frames := transport.FramesOf(len(body))
+		count := &t.count.kinds[body.Kind]
+		frames := transport.FramesOf(len(body.Bytes))
 		count.framesReceived.Add(uint64(frames))
-		count.bytesReceived.Add(uint64(len(body) + frames*transport.HeaderBytes))
-		if kind != transport.Consensus {
+		count.bytesReceived.Add(uint64(len(body.Bytes) + frames*transport.HeaderBytes))
+		if body.Kind != transport.Consensus {
 			count.received.Add(1)
-			t.receiver.Deliver(from, kind, body)
+			t.receiver.Deliver(from, body.Kind, body.Bytes)
 			continue
 		}
-		if batch, err = transport.DecodeBody(body, batch[:0]); err != nil {
+		if batch, err = body.Messages(batch[:0]); err != nil {
 			return err
 		}
 		count.received.Add(uint64(len(batch)))
 		if batch = t.withoutForeign(batch, from); len(batch) == 0 {
 			continue
 		}
-		transport.Detach(batch)
+		body.Detach(batch)
 		t.receiver.Receive(from, batch)
 		if clear(batch); cap(batch) > keepEnvelopes {
 			batch = nil

@@ -41,11 +41,11 @@ func TestBodiesShareNoMemory(t *testing.T) {
 	r := newFrameReader(reading, transport.ClassConsensus, 64<<20, maxWait)
 	var entries []raftpb.Entry
 	for range sizes {
-		_, body, err := r.next()
+		body, err := r.next()
 		if err != nil {
 			t.Fatal(err)
 		}
-		batch, err := transport.DecodeBody(body, nil)
+		batch, err := body.Messages(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,8 +94,11 @@ func compareReader(wire []byte, class transport.Class, largest int) error {
 	}
 	const maxBytes = 1 << 20
 	var want, have []delivered
-	wantErr := transport.OpenFrames(wire, class, maxBytes, func(k transport.Kind, body []byte) error {
-		want = append(want, delivered{k, string(body)})
+	wantErr := transport.OpenFrames(wire, class, maxBytes, func(body transport.Body) error {
+		if err := body.Validate(); err != nil {
+			return err
+		}
+		want = append(want, delivered{body.Kind, string(body.Bytes)})
 		return nil
 	})
 	seed := uint64(1)
@@ -104,9 +107,12 @@ func compareReader(wire []byte, class transport.Class, largest int) error {
 		return 1 + int(seed>>33)%largest
 	}}, class, maxBytes, time.Hour)
 	for {
-		k, body, err := r.next()
+		body, err := r.next()
 		if err == nil {
-			have = append(have, delivered{k, string(body)})
+			err = body.Validate()
+		}
+		if err == nil {
+			have = append(have, delivered{body.Kind, string(body.Bytes)})
 			continue
 		}
 		if bad := errors.Is(err, transport.ErrBadFrame); bad && wantErr == nil || !bad && err != io.EOF {
@@ -116,6 +122,39 @@ func compareReader(wire []byte, class transport.Class, largest int) error {
 			return fmt.Errorf("%d bodies, want %d, or they differ", len(have), len(want))
 		}
 		return nil
+	}
+}
+
+// A burst of small messages costs few reads: the buffer grows to 1 MiB. It stays small where little comes,
+// and on a connection of another class.
+func TestBurstTakesFewReads(t *testing.T) {
+	var burst []byte
+	for len(burst) < 4<<20 {
+		burst = append(burst, frame(1, 1000)...)
+	}
+	for _, row := range []struct {
+		class           transport.Class
+		most            int // that the socket has at once
+		maxReads, bytes int
+	}{
+		{transport.ClassConsensus, 1 << 30, 9, maxReadBytes},
+		{transport.ClassConsensus, 5000, len(burst)/5000 + 40, readBufferBytes}, // where the buffer ends, a read brings less
+	} {
+		reads := 0
+		r := newFrameReader(&pieces{bytes: burst, next: func() int { reads++; return row.most }}, row.class, 1<<20, time.Hour)
+		for {
+			if _, err := r.next(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if reads > row.maxReads || len(r.buf) != row.bytes {
+			t.Errorf("%v, %d bytes at once: %d reads, want at most %d; a buffer of %d, want %d", row.class, row.most, reads, row.maxReads, len(r.buf), row.bytes)
+		}
+	}
+	if r := newFrameReader(nil, transport.ClassBulk, 1<<20, time.Hour); r.maxBytes != readBufferBytes {
+		t.Errorf("the buffer of a connection of class bulk grows to %d", r.maxBytes)
 	}
 }
 

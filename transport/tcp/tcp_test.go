@@ -94,7 +94,7 @@ func TestSilence(t *testing.T) {
 func TestSlowTrickle(t *testing.T) {
 	for _, size := range []int{1 << 10, 200 << 10} {
 		c := &trickle{bytes: frame(1, size)}
-		if _, _, err := newFrameReader(c, transport.ClassConsensus, 1<<20, time.Hour).next(); err != nil {
+		if _, err := newFrameReader(c, transport.ClassConsensus, 1<<20, time.Hour).next(); err != nil {
 			t.Fatal(err)
 		}
 		if maxLimits := 2 * transport.FramesOf(size+100); c.limits > maxLimits {
@@ -269,11 +269,11 @@ func TestSlowReader(t *testing.T) {
 	_ = c.SetReadDeadline(time.Now().Add(maxWait))
 	frames := newFrameReader(c, transport.ClassConsensus, 64<<20, maxWait)
 	for want := uint64(0); want < accepted; {
-		_, body, err := frames.next()
+		body, err := frames.next()
 		if err != nil {
 			t.Fatalf("after %d of %d messages: %v", want, accepted, err)
 		}
-		batch, err := transport.DecodeBody(body, nil)
+		batch, err := body.Messages(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,8 +283,8 @@ func TestSlowReader(t *testing.T) {
 			}
 			want++
 		}
-		if len(body) > transport.FrameBodyBytes {
-			t.Errorf("messages of 10,000 bytes share a body of %d, at most %d", len(body), transport.FrameBodyBytes)
+		if len(body.Bytes) > transport.FrameBodyBytes {
+			t.Errorf("messages of 10,000 bytes share a body of %d, at most %d", len(body.Bytes), transport.FrameBodyBytes)
 		}
 	}
 }
@@ -423,11 +423,11 @@ func TestMessageLargerThanTheQueue(t *testing.T) {
 	_ = c.SetReadDeadline(time.Now().Add(maxWait))
 	frames := newFrameReader(c, transport.ClassConsensus, 64<<20, maxWait)
 	for want := uint64(0); want < 2; {
-		_, body, err := frames.next()
+		body, err := frames.next()
 		if err != nil {
 			t.Fatalf("message %d: %v", want, err)
 		}
-		arrived, err := transport.DecodeBody(body, nil)
+		arrived, err := body.Messages(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

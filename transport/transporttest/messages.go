@@ -91,14 +91,14 @@ func manyGroups(k *kit) {
 		have = append(have, next(k, inboxes[1].arrivals, fmt.Sprintf("after %d groups", len(have))).batch...)
 	}
 	for i := range batch {
-		if !equal(batch[i], have[i]) {
+		if !arrived(batch[i], have[i]) {
 			k.Fatalf("message %d of group %d arrived as message %d of group %d, or changed", i, batch[i].Group, have[i].Message.Index, have[i].Group)
 		}
 	}
 }
 
-// content: every field arrives, the sender may reuse what it sent, and the receiver may keep what it
-// received.
+// content: every field arrives, the sender may reuse what it sent, except for the data of entries, and the
+// receiver may keep what it received.
 func content(k *kit) {
 	sizes := []int{0, 1, 100, 5000, transport.FrameBodyBytes - 100, transport.FrameBodyBytes, transport.FrameBodyBytes + 100, 200 << 10, 3 << 20}
 	build := func(size int) raftpb.Message {
@@ -118,7 +118,6 @@ func content(k *kit) {
 		}
 		m := batch[0].Message
 		batch[0] = transport.Envelope{}
-		clear(m.Entries[0].Data)
 		clear(m.Snapshot.Data)
 		clear(m.Context)
 		clear(m.Entries)
@@ -126,7 +125,7 @@ func content(k *kit) {
 	var have []transport.Envelope
 	compare := func() {
 		for i := range have {
-			if want := (transport.Envelope{Group: uint64(i), Message: build(sizes[i])}); !equal(want, have[i]) {
+			if want := (transport.Envelope{Group: uint64(i), Message: build(sizes[i])}); !arrived(want, have[i]) {
 				k.Fatalf("message with %d bytes has changed", sizes[i])
 			}
 		}

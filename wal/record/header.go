@@ -3,6 +3,8 @@ package record
 import (
 	"encoding/binary"
 	"hash/crc32"
+
+	"github.com/millrace/millrace/internal/crcjoin"
 )
 
 // Header is the decoded head of a record.
@@ -31,6 +33,16 @@ func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 // ChainBody returns the BodyCRC of a record: of its body with the padding, seeded with the chain before the
 // record.
 func ChainBody(chain uint32, padded []byte) uint32 { return crc32.Update(chain, castagnoli, padded) }
+
+// ChainSum returns what ChainBody does for a body of the given bytes, of which the sum is known. It does not
+// pass over the body.
+func ChainSum(chain, sum uint32, bytes int) uint32 {
+	padded := int(Align(int64(bytes)))
+	return crcjoin.Join(chain, crcjoin.Update(sum, padding[:padded-bytes]), padded)
+}
+
+// padding is what follows a body, at most. It is a variable, so that it is not allocated for each record.
+var padding [Alignment]byte
 
 // PutHeader writes h into b[:HeaderBytes], for offset off of the segment with the seal s. It returns the
 // chain of what follows.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -166,5 +167,19 @@ func TestTornRoundCommitsNothing(t *testing.T) {
 	}
 	if images < 4 {
 		t.Errorf("only %d images", images)
+	}
+}
+
+// Entries of MaxSilentBytes are written without a commit index, and larger ones with it.
+func TestEntriesWithoutACommitIndex(t *testing.T) {
+	for more := range 2 {
+		s := NewDurableState(raftpb.HardState{Term: 1})
+		w := &wal.Write{HardState: raftpb.HardState{Term: 1, Commit: 4}, Entries: []raftpb.Entry{{Term: 1, Index: 5, Data: make([]byte, MaxSilentBytes)}}}
+		for workqueue.EntryBytes(w.Entries) > MaxSilentBytes+int64(more) {
+			w.Entries[0].Data = w.Entries[0].Data[1:]
+		}
+		if !s.Complete(w) || workqueue.EntryBytes(w.Entries) != MaxSilentBytes+int64(more) || raft.IsEmptyHardState(w.HardState) != (more == 0) {
+			t.Errorf("%d bytes are written with %+v", workqueue.EntryBytes(w.Entries), w.HardState)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Commands is the state machine of a group whose entries have headers. It turns entries into commands,
@@ -41,6 +42,7 @@ type Commands struct {
 	found int    // the callers of this many of batch are known
 	held  uint64 // the machine holds the commands through this one, from before this life
 	last  uint64 // the last command that it was given, or that came with a snapshot
+	due   bool   // a checkpoint, at the end of the entry
 }
 
 // Opening is the group that the commands are of.
@@ -68,11 +70,11 @@ type Callers interface {
 	// the command was applied before. ExpireCall: its session may be forgotten. RefuseCall: the table has
 	// refused it. RefuseApplied: the command is refused, also to a call that was told its commit.
 	// AnswerApplied: it is done.
-	AnswerDuplicate(index, term uint64, m session.Mark, r outcome.Receipt, result []byte, kept bool)
-	ExpireCall(index, term uint64, m session.Mark, why error)
-	RefuseCall(index, term uint64, m session.Mark, why error)
-	RefuseApplied(index, term uint64, m session.Mark, why error)
-	AnswerApplied(index, term uint64, m session.Mark)
+	AnswerDuplicate(at raftpb.Position, term uint64, m session.Mark, r outcome.Receipt, result []byte, kept bool)
+	ExpireCall(at raftpb.Position, term uint64, m session.Mark, why error)
+	RefuseCall(at raftpb.Position, term uint64, m session.Mark, why error)
+	RefuseApplied(at raftpb.Position, term uint64, m session.Mark, why error)
+	AnswerApplied(at raftpb.Position, term uint64, m session.Mark)
 }
 
 // Open prepares the machine for a group, whose log is there and not yet applied.
@@ -140,7 +142,7 @@ func (s *Commands) Apply(entries []statemachine.Entry) error {
 			if before := s.Flush(); before != nil {
 				return before
 			}
-			return &outcome.CommandError{Index: e.Index, Err: fmt.Errorf("entry %d of group %d: %w", e.Index, s.queue.Group, err)}
+			return &outcome.CommandError{Index: e.Index, Pos: e.Pos, Err: fmt.Errorf("entry %v of group %d: %w", e.Position(), s.queue.Group, err)}
 		}
 		var c object.Command
 		var wrong error
@@ -156,7 +158,7 @@ func (s *Commands) Apply(entries []statemachine.Entry) error {
 		verdict := session.Fresh
 		if h.HasMark {
 			var first session.Record
-			verdict, first = s.table.Apply(h.Mark, e.Index, e.Term)
+			verdict, first = s.table.Apply(h.Mark, e.Position(), e.Term)
 			if verdict != session.Fresh {
 				if err := s.suppress(e, h.Mark, verdict, first); err != nil {
 					return err
@@ -167,11 +169,11 @@ func (s *Commands) Apply(entries []statemachine.Entry) error {
 		case verdict != session.Fresh:
 		case s.queue.Hook != nil && !s.queue.Hook.Change(e, h, c, wrong):
 		case e.Index > s.held:
-			s.batch = append(s.batch, statemachine.Command{Index: e.Index, Term: e.Term, Time: s.table.Now(), Data: command, Objects: c.Names, Session: h.Mark.ID, Number: h.Mark.Number})
+			s.batch = append(s.batch, statemachine.Command{Index: e.Index, Pos: e.Pos, Term: e.Term, Time: s.table.Now(), Data: command, Objects: c.Names, Session: h.Mark.ID, Number: h.Mark.Number})
 		case h.HasMark:
 			s.table.Keep(nil) // the machine holds it, and its result is not known any more
 		}
-		if s.sums.Command(e.Data, verdict, s.table.Now()) {
+		if s.isDue(e, verdict) {
 			if n := len(s.batch); n > 0 && s.batch[n-1].Index == e.Index {
 				s.batch[n-1].EndsBatch = true
 			}
@@ -184,6 +186,15 @@ func (s *Commands) Apply(entries []statemachine.Entry) error {
 	return s.Flush()
 }
 
+// isDue sums a command up, and reports whether a checkpoint is due after it. The commands of one entry have
+// none between them: a checkpoint has the index of an entry.
+func (s *Commands) isDue(e *statemachine.Entry, v session.Verdict) bool {
+	s.due = s.sums.Command(e.Data, v, s.table.Now()) || s.due
+	due := s.due && !e.More
+	s.due = s.due && !due
+	return due
+}
+
 // countSessions notes for Metrics what is in the table.
 func (s *Commands) countSessions() {
 	n, _ := s.table.Sessions()
@@ -193,7 +204,7 @@ func (s *Commands) countSessions() {
 
 // suppress does not apply a command, and tells the call that waits for it.
 func (s *Commands) suppress(e *statemachine.Entry, m session.Mark, v session.Verdict, first session.Record) error {
-	if v == session.Duplicate && len(s.batch) > 0 && first.Index >= s.batch[0].Index {
+	if v == session.Duplicate && len(s.batch) > 0 && first.Index >= s.batch[0].Index && s.mayCall(e) {
 		if err := s.Flush(); err != nil { // it is one of this batch: a caller that is told may read its effect
 			return err
 		}
@@ -203,25 +214,31 @@ func (s *Commands) suppress(e *statemachine.Entry, m session.Mark, v session.Ver
 	s.suppressed.Add(1)
 	switch {
 	case v == session.Duplicate && first.Refused:
-		s.Callers.RefuseApplied(e.Index, e.Term, m, s.queue.RefusedBefore(first.Index))
+		s.Callers.RefuseApplied(e.Position(), e.Term, m, s.queue.RefusedBefore(raftpb.Position{Index: first.Index, Pos: first.Pos}))
 	case v == session.Duplicate:
-		s.Callers.AnswerDuplicate(e.Index, e.Term, m, outcome.Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
+		s.Callers.AnswerDuplicate(e.Position(), e.Term, m, outcome.Receipt{Index: first.Index, Pos: first.Pos, Term: first.Term}, first.Result, first.Kept)
 	case v == session.Expired:
-		s.Callers.ExpireCall(e.Index, e.Term, m, outcome.ErrSessionExpired)
+		s.Callers.ExpireCall(e.Position(), e.Term, m, outcome.ErrSessionExpired)
 	case v == session.Forgotten:
-		s.Callers.RefuseCall(e.Index, e.Term, m, ErrForgotten)
+		s.Callers.RefuseCall(e.Position(), e.Term, m, ErrForgotten)
 	default:
-		s.Callers.RefuseCall(e.Index, e.Term, m, ErrSessionFull)
+		s.Callers.RefuseCall(e.Position(), e.Term, m, ErrSessionFull)
 	}
 	return nil
 }
 
+// mayCall reports whether the machine may be called before a command. One that keeps its state on disk knows
+// its state by an index alone, so it gets the commands of one entry together.
+func (s *Commands) mayCall(e *statemachine.Entry) bool {
+	return s.Options.Applied == nil || s.batch[0].Index < e.Index && s.batch[len(s.batch)-1].Index < e.Index
+}
+
 // RefusedBefore is the outcome of a copy of a command that was refused, or skipped.
-func (q *Queue) RefusedBefore(index uint64) error {
-	if slices.Contains(q.passed, index) || q.Skips.Of(index) > 0 {
-		return fmt.Errorf("%w: it came first as entry %d", outcome.ErrSkipped, index)
+func (q *Queue) RefusedBefore(at raftpb.Position) error {
+	if slices.Contains(q.passed, at) || q.Skips.Of(at) > 0 {
+		return fmt.Errorf("%w: it came first as entry %v", outcome.ErrSkipped, at)
 	}
-	return fmt.Errorf("%w: the command was refused at entry %d, where it came first", object.ErrRefused, index)
+	return fmt.Errorf("%w: the command was refused at entry %v, where it came first", object.ErrRefused, at)
 }
 
 // checkpoint takes a checkpoint. current says whether the state of the machine is that after index. Between a
@@ -242,7 +259,7 @@ func (s *Commands) Refuse(e *statemachine.Entry, h session.Header, why error) {
 	if h.HasMark {
 		s.table.Refuse(h.Mark)
 	}
-	s.Callers.RefuseApplied(e.Index, e.Term, h.Mark, why)
+	s.Callers.RefuseApplied(e.Position(), e.Term, h.Mark, why)
 }
 
 // End ends a command that is for the host, and not for the machine.
@@ -250,7 +267,7 @@ func (s *Commands) End(e *statemachine.Entry, h session.Header) {
 	if h.HasMark {
 		s.table.Keep(nil)
 	}
-	s.Callers.AnswerApplied(e.Index, e.Term, h.Mark)
+	s.Callers.AnswerApplied(e.Position(), e.Term, h.Mark)
 }
 
 // findCallers finds the calls of the commands in the batch for which that was not done yet.

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -65,15 +66,18 @@ func (q *Queue) Halted() *outcome.HaltedError {
 }
 
 // haltAt returns the halt for an error of the machine in a call for commands. doing begins its sentence.
-func (q *Queue) haltAt(commands []raftpb.Entry, doing string, err error) *outcome.HaltedError {
-	e := &outcome.HaltedError{Group: q.Group, First: commands[0].Index, Last: commands[len(commands)-1].Index}
-	if at := (*outcome.CommandError)(nil); errors.As(err, &at) && at.Index >= e.First && at.Index <= e.Last {
-		e.First, e.Last = at.Index, at.Index
+func (q *Queue) haltAt(commands []statemachine.Entry, doing string, err error) *outcome.HaltedError {
+	first, last := commands[0].Position(), commands[len(commands)-1].Position()
+	e := &outcome.HaltedError{Group: q.Group, First: first.Index, FirstPos: first.Pos, Last: last.Index, LastPos: last.Pos}
+	if c := (*outcome.CommandError)(nil); errors.As(err, &c) {
+		if at := (raftpb.Position{Index: c.Index, Pos: c.Pos}); at.Compare(first) >= 0 && at.Compare(last) <= 0 {
+			e.First, e.FirstPos, e.Last, e.LastPos = at.Index, at.Pos, at.Index, at.Pos
+		}
 	}
 	if p := (*containment.Panic)(nil); errors.As(err, &p) {
 		e.Stack = p.Stack
 	}
-	if e.Cause = fmt.Errorf("%s entries %d to %d: %w", doing, commands[0].Index, commands[len(commands)-1].Index, err); errors.As(err, new(*AppliedSkippedError)) {
+	if e.Cause = fmt.Errorf("%s entries %v to %v: %w", doing, first, last, err); errors.As(err, new(*AppliedSkippedError)) {
 		e.Cause, e.Final = err, true
 	}
 	return e
@@ -85,7 +89,7 @@ func (q *Queue) halt(e *outcome.HaltedError) {
 	was := q.halting.now.Swap(&Halt{Err: e, Since: q.Ticks()})
 	q.member.Suspend(e) // its next turn answers the clients that wait
 	q.Wake()
-	if was != nil && was.Err.First == e.First && was.Err.Last == e.Last {
+	if was != nil && was.Err.At() == e.At() {
 		return // it was said
 	}
 	q.halting.count.Add(1)

@@ -91,18 +91,18 @@ func TestSuspectsComeAlone(t *testing.T) {
 // A command that the group skips is not given to the machine. One that was applied halts it for good at the
 // entry that says so.
 func TestSkip(t *testing.T) {
-	says := string(entry.Skip{Index: 2}.Encode())
+	says := string(entry.Skip{At: raftpb.Position{Index: 2}}.Encode())
 	for name, known := range map[string]bool{"known": true, "applied before": false} {
 		m := &list{}
 		s := newScript(m)
 		if known {
-			s.queue.Skips.Add(2, 4)
+			s.queue.Skips.Add(raftpb.Position{Index: 2}, 4)
 		}
 		s.commit("a", "b", "c", says)
 		s.log[3].Type = raftpb.EntryHost
 		s.run()
 		h := s.queue.Halted()
-		if known && (h != nil || !slices.Equal(m.has, []string{"a", "c"}) || !slices.Equal(s.queue.Passed(), []uint64{2})) {
+		if known && (h != nil || !slices.Equal(m.has, []string{"a", "c"}) || !slices.Equal(s.queue.Passed(), []raftpb.Position{{Index: 2}})) {
 			t.Errorf("%s: halted: %v, applied %q, passed %v", name, h, m.has, s.queue.Passed())
 		}
 		if !known && (h == nil || !h.Final || h.First != 4 || !errors.As(h, new(*AppliedSkippedError))) {
@@ -114,9 +114,9 @@ func TestSkip(t *testing.T) {
 // callers are those of a host without calls.
 type callers struct{ Callers }
 
-func (callers) FindCallers([]statemachine.Command)                 {}
-func (callers) Applied([]statemachine.Command)                     {}
-func (callers) RefuseApplied(_, _ uint64, _ session.Mark, _ error) {}
+func (callers) FindCallers([]statemachine.Command)                         {}
+func (callers) Applied([]statemachine.Command)                             {}
+func (callers) RefuseApplied(raftpb.Position, uint64, session.Mark, error) {}
 
 // tally is a machine with commands.
 type tally struct{ has []string }
@@ -180,9 +180,9 @@ func compareSkip(t *testing.T, held uint64, knows bool) (all []divergence.Checkp
 		h := session.Header{HasStamp: true, Stamp: (second + 1) * time.Second}
 		s.commit(string(h.Put(make([]byte, session.Room+1))))
 	}
-	s.log[4].Type, s.log[4].Data = raftpb.EntryHost, entry.Skip{Index: 2}.Encode()
+	s.log[4].Type, s.log[4].Data = raftpb.EntryHost, entry.Skip{At: raftpb.Position{Index: 2}}.Encode()
 	if knows {
-		s.queue.Skips.Add(2, 5)
+		s.queue.Skips.Add(raftpb.Position{Index: 2}, 5)
 	}
 	err := commands.Open(s.queue, Opening{Now: func() time.Duration { return 0 }, Callers: callers{}, Compared: func(divergence.Machine) {}, Checkpoint: func(c divergence.Checkpoint) { all = append(all, c) }})
 	if err != nil {
@@ -229,7 +229,7 @@ func TestRebuild(t *testing.T) {
 	if h := s.queue.Halted(); h == nil || h.First != 3 || h.Last != 3 {
 		t.Fatalf("halted at %v, want entry 3 alone", h)
 	}
-	s.queue.Skips.Add(3, 5)
+	s.queue.Skips.Add(raftpb.Position{Index: 3}, 5)
 	s.queue.Wake()
 	s.run()
 	if h := s.queue.Halted(); h != nil || s.resumed != 2 || s.noted == 0 {
@@ -250,7 +250,7 @@ func TestNoRebuildWithoutASnapshot(t *testing.T) {
 	s.restore = nil
 	s.commit(headed("a", "wrong")...)
 	s.run()
-	s.queue.Skips.Add(2, 3)
+	s.queue.Skips.Add(raftpb.Position{Index: 2}, 3)
 	s.queue.Wake()
 	s.run()
 	if h := s.queue.Halted(); h == nil || s.resumed > 0 {
@@ -274,5 +274,17 @@ func TestApplyNow(t *testing.T) {
 	}
 	if now(3, "c") {
 		t.Error("a halted machine is called")
+	}
+}
+
+// A machine that was halted and has everything again of which the core was told is as far as the core knows.
+func TestAHaltedMachineThatHasCaughtUp(t *testing.T) {
+	for _, row := range []struct{ applied, owed, core, want uint64 }{{5, 6, 7, 5}, {5, 5, 7, 7}, {5, 5, 3, 5}} {
+		q := &Queue{}
+		q.applied.Store(row.applied)
+		q.owed.Store(row.owed)
+		if got := q.MachineApplied(row.core); got != row.want {
+			t.Errorf("applied %d of %d, the core knows %d: %d, want %d", row.applied, row.owed, row.core, got, row.want)
+		}
 	}
 }

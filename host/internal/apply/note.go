@@ -8,6 +8,8 @@ import (
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/identity"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -28,11 +30,11 @@ const (
 )
 
 type noteText struct {
-	Version   int      `json:"version"`
-	First     uint64   `json:"first,omitempty"`
-	Last      uint64   `json:"last,omitempty"`
-	Committed uint64   `json:"committed,omitempty"`
-	Passed    []uint64 `json:"passed,omitempty"`
+	Version   int               `json:"version"`
+	First     uint64            `json:"first,omitempty"`
+	Last      uint64            `json:"last,omitempty"`
+	Committed uint64            `json:"committed,omitempty"`
+	Passed    []raftpb.Position `json:"passed,omitempty"`
 }
 
 // OpenNote reads the note when the group is opened, behind a snapshot, and returns through where the log is
@@ -50,12 +52,12 @@ func (q *Queue) OpenNote(snapshot, committed uint64) (uint64, error) {
 		return 0, fmt.Errorf("millrace: %s has version %d, this program supports only version %d; start the program that wrote it", path, q.note.Version, noteVersion)
 	}
 	if m, ok := q.Machine.(*Commands); ok && m.Options.Applied != nil {
-		for _, index := range q.note.Passed {
-			if index > snapshot && !slices.Contains(q.passed, index) {
-				q.passed = append(q.passed, index)
+		for _, at := range q.note.Passed {
+			if at.Index > snapshot && !slices.Contains(q.passed, at) {
+				q.passed = append(q.passed, at)
 			}
 		}
-		slices.Sort(q.passed)
+		slices.SortFunc(q.passed, raftpb.Position.Compare)
 	}
 	return max(committed, min(q.note.Committed, q.Log.LastIndex())), nil
 }
@@ -65,11 +67,16 @@ func (q *Queue) isSuspect(index uint64) bool {
 	return q.note.First <= index && index <= q.note.Last
 }
 
+func isKnown(h *outcome.HaltedError) bool {
+	_, known := h.Command()
+	return known
+}
+
 // writeNote writes what is known of a halt, once. It is called by a lane. Without a descriptor it is tried
 // again. If it fails otherwise, the next start knows less.
 func (q *Queue) writeNote() {
 	next := q.note
-	if h := q.Halted(); h != nil && h.First != h.Last {
+	if h := q.Halted(); h != nil && !isKnown(h) {
 		next.First, next.Last = h.First, h.Last
 	}
 	known := q.Skips.Known()
@@ -86,12 +93,12 @@ func (q *Queue) writeNote() {
 }
 
 // recordPassed notes durably that the machine is not given a command.
-func (q *Queue) recordPassed(index uint64) error {
-	if slices.Contains(q.note.Passed, index) {
+func (q *Queue) recordPassed(at raftpb.Position) error {
+	if slices.Contains(q.note.Passed, at) {
 		return nil
 	}
 	next := q.note
-	next.Passed = append(slices.Clone(next.Passed), index)
+	next.Passed = append(slices.Clone(next.Passed), at)
 	next.Passed = next.Passed[max(0, len(next.Passed)-entry.MaxSkips):]
 	return q.storeNote(next)
 }

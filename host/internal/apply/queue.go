@@ -52,7 +52,9 @@ type Queue struct {
 	short     bool // what it was to read could not be opened: Retry
 
 	// Owned by the lane or the turn that calls the machine.
-	passed []uint64 // commands that it was not given because the group skips them (skip.go), ascending
+	passed []raftpb.Position // commands that it was not given because the group skips them (skip.go), ascending
+	// unpacked is scratch: the commands of the entries that are being applied.
+	unpacked []statemachine.Entry
 
 	// Owned by the lane.
 	note       noteText       // note.go
@@ -164,7 +166,7 @@ type retried struct{ error }
 // machine fails, the error is a HaltedError: a panic of the machine becomes one, and so does the end of the
 // goroutine, for which there is no caller. A *WaitingForObject says at which entry it has stopped.
 func (q *Queue) apply(entries []raftpb.Entry) (err error) {
-	returned, with := false, entries // with is never empty
+	returned, with := false, []statemachine.Entry(nil) // with is not empty when something is called
 	defer func() {
 		p := recover()
 		switch {
@@ -173,11 +175,37 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 		case p != nil:
 			err = q.haltAt(with, q.callee()+" panicked while applying", &containment.Panic{Text: fmt.Sprint(p), Stack: debug.Stack()})
 		}
+		clear(q.unpacked)
+		if q.unpacked = q.unpacked[:0]; cap(q.unpacked) > maxUnpacked {
+			q.unpacked = nil
+		}
 	}()
 	for rest := entries; len(rest) > 0; {
-		n := q.together(rest)
-		if n > 0 {
-			with = rest[:n:n]
+		if !rest[0].HoldsCommands() {
+			with = ownEntry(&rest[0])
+			if err := q.applyOwn(&rest[0]); err != nil {
+				returned = true
+				return err
+			}
+			rest = rest[1:]
+			continue
+		}
+		n, bad := q.unpack(rest)
+		if err := q.prepareSkips(q.unpacked); err != nil {
+			if returned = true; errors.As(err, new(retried)) {
+				q.countApplied(entries[:len(entries)-len(rest)])
+			}
+			return err
+		}
+		for commands := q.unpacked; len(commands) > 0; {
+			if q.Skips.Of(commands[0].Position()) > 0 {
+				with = commands[:1:1]
+				q.skip(&commands[0])
+				commands = commands[1:]
+				continue
+			}
+			m := q.together(commands)
+			with = commands[:m:m]
 			if err := q.Machine.Apply(with); err != nil {
 				returned = true
 				if at, ok := err.(*WaitingForObject); ok {
@@ -187,29 +215,54 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 				return q.haltAt(with, "state machine failed to apply", err)
 			}
 			q.calls.Add(1)
-			q.entries.Add(uint64(n))
+			q.entries.Add(uint64(m))
+			commands = commands[m:]
 		}
-		for n < len(rest) && (!IsCommand(&rest[n]) || q.Skips.Of(rest[n].Index) > 0) {
-			with = rest[n : n+1 : n+1]
-			if err := q.applyOwn(&rest[n]); err != nil {
-				if returned = true; errors.As(err, new(retried)) {
-					q.countApplied(entries[:len(entries)-len(rest)+n])
-				}
-				return err
-			}
-			n++
+		if rest = rest[n:]; bad != nil {
+			returned = true
+			return q.haltAt(ownEntry(&rest[0]), "this program cannot read", bad)
 		}
-		rest = rest[n:]
 	}
 	returned = true
 	q.countApplied(entries)
 	return nil
 }
 
-// together returns how many of the first entries are one call of the machine.
-func (q *Queue) together(rest []raftpb.Entry) (n int) {
-	for n < len(rest) && IsCommand(&rest[n]) && q.Skips.Of(rest[n].Index) == 0 {
-		if n > 0 && (q.isSuspect(rest[n].Index) || q.isSuspect(rest[n-1].Index)) {
+// maxUnpacked bounds the scratch that a queue keeps, in commands.
+const maxUnpacked = 4 << 10
+
+// ownEntry returns an entry as a command, for the error about it.
+func ownEntry(e *raftpb.Entry) []statemachine.Entry {
+	return []statemachine.Entry{{Index: e.Index, Term: e.Term, Data: e.Data}}
+}
+
+// unpack makes the commands of the first entries those of the scratch, and returns how many entries that are:
+// all before one that holds no commands, or that cannot be read.
+func (q *Queue) unpack(rest []raftpb.Entry) (n int, bad error) {
+	q.unpacked = q.unpacked[:0]
+	for ; n < len(rest) && rest[n].HoldsCommands(); n++ {
+		e := &rest[n]
+		if e.Type == raftpb.EntryNormal {
+			q.unpacked = append(q.unpacked, statemachine.Entry{Index: e.Index, Term: e.Term, Data: e.Data})
+			continue
+		}
+		b, err := raftpb.ReadBatch(e.Data)
+		if err != nil {
+			return n, err
+		}
+		for pos := uint32(0); b.Len() > 0; pos++ {
+			command := b.Next()
+			q.unpacked = append(q.unpacked, statemachine.Entry{Index: e.Index, Term: e.Term, Pos: pos, More: b.Len() > 0, Data: command})
+		}
+	}
+	return n, nil
+}
+
+// together returns how many of the first commands are one call of the machine, at least one.
+func (q *Queue) together(commands []statemachine.Entry) (n int) {
+	m, _ := q.Machine.(*Commands)
+	for n < len(commands) && (n == 0 || q.Skips.Of(commands[n].Position()) == 0) {
+		if c := &commands[n]; n > 0 && (q.isSuspect(c.Index) || q.isSuspect(commands[n-1].Index)) && (c.Pos == 0 || m == nil || m.Options.Applied == nil) {
 			return n
 		}
 		n++
@@ -219,9 +272,6 @@ func (q *Queue) together(rest []raftpb.Entry) (n int) {
 
 // applyOwn does what an entry means for the machine that the machine is not given.
 func (q *Queue) applyOwn(e *raftpb.Entry) error {
-	if q.Skips.Of(e.Index) > 0 {
-		return q.skip(e)
-	}
 	if entry.IsSkip(e.Type, e.Data) {
 		if halted := q.checkSkip(e); halted != nil {
 			return halted
@@ -291,14 +341,14 @@ func (q *Queue) ApplyAll(entries []raftpb.Entry) error {
 }
 
 // Restored makes the cursors those of a snapshot, whose state the machine has.
-func (q *Queue) Restored(id raftpb.EntryID, passed []uint64) {
+func (q *Queue) Restored(id raftpb.EntryID, passed []raftpb.Position) {
 	q.passed = passed
 	q.setPosition(id)
 	storeMax(&q.applied, id.Index)
 }
 
 // Passed returns the commands that the machine was not given. It is called where the machine may be.
-func (q *Queue) Passed() []uint64 { return slices.Clone(q.passed) }
+func (q *Queue) Passed() []raftpb.Position { return slices.Clone(q.passed) }
 
 // Applied returns the last entry that was applied.
 func (q *Queue) Applied() uint64 { return q.applied.Load() }
@@ -354,6 +404,3 @@ func (q *Queue) setPosition(id raftpb.EntryID) {
 func (q *Queue) Position() raftpb.EntryID {
 	return raftpb.EntryID{Index: q.through.Load(), Term: q.term.Load()}
 }
-
-// IsCommand reports whether an entry is one of the machine.
-func IsCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && len(e.Data) > 0 }

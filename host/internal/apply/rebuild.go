@@ -23,7 +23,10 @@ import (
 
 // rebuildPurpose is for which commands a machine is made again, and the entry that skips the only one; 0:
 // to learn which of them it is.
-type rebuildPurpose struct{ first, last, by uint64 }
+type rebuildPurpose struct {
+	at string
+	by uint64
+}
 
 // rebuild makes a halted machine again, if that leads further. It is called by a lane, and reports whether
 // the machine works.
@@ -32,9 +35,9 @@ func (q *Queue) rebuild() (works bool) {
 	if h == nil || h.Final {
 		return false
 	}
-	purpose := rebuildPurpose{first: h.First, last: h.Last}
-	if h.First == h.Last {
-		if purpose.by = q.Skips.Of(h.First); purpose.by == 0 {
+	purpose := rebuildPurpose{at: h.At()}
+	if at, known := h.Command(); known {
+		if purpose.by = q.Skips.Of(at); purpose.by == 0 {
 			return false
 		}
 		if h.Skipped == 0 {

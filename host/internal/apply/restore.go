@@ -55,6 +55,7 @@ func (s *Commands) CheckRestored(last uint64) error {
 // Restored makes what is not the machine's that of a snapshot.
 func (s *Commands) Restored(table *session.Table, last uint64, sums entry.Sums) {
 	s.table, s.last = table, last
+	s.due = false
 	s.countSessions()
 	s.sums.Restore(sums)
 	s.queue.Time.Observe(s.table.Now(), s.Now())

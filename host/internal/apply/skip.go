@@ -14,42 +14,59 @@ import (
 )
 
 // AppliedSkippedError is why a member that has applied a skipped command halts.
-type AppliedSkippedError struct{ group, index, by uint64 }
+type AppliedSkippedError struct {
+	group uint64
+	at    raftpb.Position
+	by    uint64
+}
 
 func (e *AppliedSkippedError) Error() string {
-	return fmt.Sprintf("millrace: entry %d says that command %d of group %d is skipped, and this member has applied it, so its state is not that of the others; replace this member (ReplaceMember, with an empty directory)", e.by, e.index, e.group)
+	return fmt.Sprintf("millrace: entry %d says that command %v of group %d is skipped, and this member has applied it, so its state is not that of the others; replace this member (ReplaceMember, with an empty directory)", e.by, e.at, e.group)
 }
 
 // checkSkip halts a machine that has applied what an entry skips. It is called where the machine may be
 // called, for an entry that is applied.
 func (q *Queue) checkSkip(e *raftpb.Entry) *outcome.HaltedError {
 	s, err := entry.DecodeSkip(e.Data)
-	if err != nil || s.Index >= e.Index || slices.Contains(q.passed, s.Index) {
+	if err != nil || s.At.Index >= e.Index || slices.Contains(q.passed, s.At) {
 		return nil
 	}
-	return q.haltAt([]raftpb.Entry{*e}, "", &AppliedSkippedError{q.Group, s.Index, e.Index})
+	return q.haltAt(ownEntry(e), "", &AppliedSkippedError{q.Group, s.At, e.Index})
 }
 
-// skip passes an entry by that the group skips. What is in front of it is applied.
-func (q *Queue) skip(e *raftpb.Entry) error {
+// skip passes a command by that the group skips. What is in front of it is applied.
+func (q *Queue) skip(e *statemachine.Entry) {
+	at := e.Position()
 	if m, ok := q.Machine.(*Commands); ok {
-		if m.Options.Applied != nil {
-			if e.Index <= m.held && !slices.Contains(q.passed, e.Index) {
-				m.skip(e) // the machine holds its effect, from an earlier life: checkSkip says so
-				return nil
-			}
-			if err := q.recordPassed(e.Index); vfs.IsShort(err) || identity.IsFull(err) {
-				return retried{err}
-			} else if err != nil {
-				return err
-			}
-		}
 		m.skip(e)
+		if m.Options.Applied != nil && e.Index <= m.held && !slices.Contains(q.passed, at) {
+			return // the machine holds its effect, from an earlier life: checkSkip says so
+		}
 	}
-	if !slices.Contains(q.passed, e.Index) {
-		q.passed = append(q.passed, e.Index)
-		slices.Sort(q.passed)
+	if !slices.Contains(q.passed, at) {
+		q.passed = append(q.passed, at)
+		slices.SortFunc(q.passed, raftpb.Position.Compare)
 		q.passed = q.passed[max(0, len(q.passed)-entry.MaxSkips):]
+	}
+}
+
+// prepareSkips notes durably which of some commands a machine with its state on disk is not given, before it
+// is given any.
+func (q *Queue) prepareSkips(commands []statemachine.Entry) error {
+	m, ok := q.Machine.(*Commands)
+	if !ok || m.Options.Applied == nil || !q.Skips.Any() {
+		return nil
+	}
+	for i := range commands {
+		at := commands[i].Position()
+		if q.Skips.Of(at) == 0 || at.Index <= m.held && !slices.Contains(q.passed, at) {
+			continue
+		}
+		if err := q.recordPassed(at); vfs.IsShort(err) || identity.IsFull(err) {
+			return retried{err}
+		} else if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -65,12 +82,12 @@ func (s *Commands) skip(e *statemachine.Entry) {
 		s.queue.Time.Observe(s.table.Advance(h.Stamp), s.Now())
 	}
 	if h.HasMark {
-		if verdict, _ := s.table.Apply(h.Mark, e.Index, e.Term); verdict == session.Fresh {
+		if verdict, _ := s.table.Apply(h.Mark, e.Position(), e.Term); verdict == session.Fresh {
 			s.table.Refuse(h.Mark)
 		}
 	}
-	s.Callers.RefuseApplied(e.Index, e.Term, h.Mark, outcome.ErrSkipped)
-	if s.sums.Command(e.Data, session.Fresh, s.table.Now()) {
+	s.Callers.RefuseApplied(e.Position(), e.Term, h.Mark, outcome.ErrSkipped)
+	if s.isDue(e, session.Fresh) {
 		s.checkpoint(e.Index, e.Index >= s.held)
 	}
 }

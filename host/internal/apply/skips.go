@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -14,21 +13,24 @@ import (
 // Skips are the commands that the group skips, as far as this member knows the entries as committed.
 type Skips struct {
 	mu      lock.Mutex
-	ordered atomic.Pointer[[]orderedSkip] // by index; never changed in place; nil: none
+	ordered atomic.Pointer[[]orderedSkip] // by position; never changed in place; nil: none
 	known   atomic.Uint64                 // the last entry that skips one
 	Noted   atomic.Uint64                 // and the last that a halted machine has noted for its next start
 }
 
 // orderedSkip is a command that is skipped, and the entry that says so.
-type orderedSkip struct{ index, by uint64 }
+type orderedSkip struct {
+	at raftpb.Position
+	by uint64
+}
 
 // Of returns the entry that skips a command, or 0.
-func (s *Skips) Of(index uint64) (by uint64) {
+func (s *Skips) Of(at raftpb.Position) (by uint64) {
 	ordered := s.ordered.Load()
 	if ordered == nil {
 		return 0
 	}
-	if i, found := slices.BinarySearchFunc(*ordered, index, func(o orderedSkip, index uint64) int { return cmp.Compare(o.index, index) }); found {
+	if i, found := slices.BinarySearchFunc(*ordered, at, func(o orderedSkip, at raftpb.Position) int { return o.at.Compare(at) }); found {
 		return (*ordered)[i].by
 	}
 	return 0
@@ -37,31 +39,31 @@ func (s *Skips) Of(index uint64) (by uint64) {
 // IsOpen reports whether an entry behind index skips a command at or in front of it.
 func (s *Skips) IsOpen(index uint64) bool {
 	ordered := s.ordered.Load()
-	return ordered != nil && slices.ContainsFunc(*ordered, func(o orderedSkip) bool { return o.index <= index && index < o.by })
+	return ordered != nil && slices.ContainsFunc(*ordered, func(o orderedSkip) bool { return o.at.Index <= index && index < o.by })
 }
 
 // Order notes a committed entry that skips a command. It returns which, and reports whether that is new.
-func (s *Skips) Order(e *raftpb.Entry) (index uint64, isNews bool, err error) {
+func (s *Skips) Order(e *raftpb.Entry) (at raftpb.Position, isNews bool, err error) {
 	skip, err := entry.DecodeSkip(e.Data)
-	if err != nil || skip.Index >= e.Index {
-		return 0, false, errors.New("it skips no command before it")
+	if err != nil || skip.At.Index >= e.Index {
+		return at, false, errors.New("it skips no command before it")
 	}
-	return skip.Index, s.Add(skip.Index, e.Index), nil
+	return skip.At, s.Add(skip.At, e.Index), nil
 }
 
 // Add notes a committed entry. It reports whether it is new.
-func (s *Skips) Add(index, by uint64) bool {
+func (s *Skips) Add(at raftpb.Position, by uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Of(index) > 0 {
+	if s.Of(at) > 0 {
 		return false
 	}
 	var next []orderedSkip
 	if was := s.ordered.Load(); was != nil {
 		next = append(next, *was...)
 	}
-	next = append(next, orderedSkip{index, by})
-	slices.SortFunc(next, func(a, b orderedSkip) int { return cmp.Compare(a.index, b.index) })
+	next = append(next, orderedSkip{at, by})
+	slices.SortFunc(next, func(a, b orderedSkip) int { return a.at.Compare(b.at) })
 	next = next[max(0, len(next)-entry.MaxSkips):]
 	s.ordered.Store(&next)
 	s.known.Store(max(s.known.Load(), by))

@@ -33,9 +33,9 @@ func (q *Queue) Waits() (p *WaitingForObject, lost bool) {
 // Lose says that an entry waits for what no member has.
 func (q *Queue) Lose(index uint64) { q.lost.Store(index) }
 
-// LostAt returns the entry at which the machine waits for what no member has, or 0. It may have gone on since
-// the entry was noted: it has come after all, or another snapshot.
-func (q *Queue) LostAt() uint64 {
+// UnavailableAt returns the entry at which the machine waits for what no member has, or 0. It may have gone
+// on since the entry was noted: it has come after all, or another snapshot.
+func (q *Queue) UnavailableAt() uint64 {
 	lost := q.lost.Load()
 	if q.WaitsAt() != lost {
 		return 0
@@ -46,7 +46,7 @@ func (q *Queue) LostAt() uint64 {
 // SkipsPast reports whether a snapshot through an index would take the machine past the entry at which it
 // waits for what no member has.
 func (q *Queue) SkipsPast(index uint64) bool {
-	lost := q.LostAt()
+	lost := q.UnavailableAt()
 	return lost > 0 && index >= lost
 }
 

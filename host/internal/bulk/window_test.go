@@ -274,3 +274,14 @@ func TestSendingRate(t *testing.T) {
 		}
 	})
 }
+
+// A transfer is judged when a whole stretch has passed, at its end and not a tick later.
+func TestAStretchEndsAtItsEnd(t *testing.T) {
+	p := pace{at: 10, bytes: 5}
+	if p.pass(19, 100, 10); p != (pace{10, 5, false}) {
+		t.Errorf("before the end: %+v", p)
+	}
+	if p.pass(20, 100, 10); p != (pace{20, 100, true}) {
+		t.Errorf("at the end: %+v", p)
+	}
+}

@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Block is what the host adds to the manifest of a snapshot (snapshot.Manifest.Host). It has what a member
@@ -23,10 +25,12 @@ import (
 //	sums       1 byte: 0 the group has no commands, 1 it has; then
 //	           commands u64, results u64, whole 1 byte, second, count, and
 //	last       the index of the last command that the machine has; 0: it has none
-//	skipped    version 3 only: how many commands the machine was not given because the group skips them, and
-//	           the index of each, ascending: the first, then what each is above the one before
+//	skipped    versions 3 and 4 only: how many commands the machine was not given because the group skips them,
+//	           and the index of each, ascending: the first, then what each is above the one before. In version
+//	           4 the pos of the command is behind each index
 //
-// Version 3 is written only if commands were skipped.
+// Version 3 is written only if commands were skipped, and version 4 only if one is not the first of its
+// entry.
 //
 // The sessions and the log time are a part of the snapshot (session.Table.AppendTo).
 type Block struct {
@@ -36,7 +40,7 @@ type Block struct {
 	HasSums  bool
 	Sums     Sums
 	Last     uint64
-	Skipped  []uint64 // ascending
+	Skipped  []raftpb.Position // ascending
 }
 
 // Sums is what a member must know to go on summing up what it applies.
@@ -51,6 +55,7 @@ const (
 	// BlockVersion is the version of a block of which no command was skipped.
 	BlockVersion        = 2
 	skippedBlockVersion = 3 // and commands were skipped
+	positionVersion     = 4 // and not all are the first of their entries
 )
 
 // ErrBadBlock refuses bytes that are no block.
@@ -62,16 +67,24 @@ func (b *Block) Encode() []byte {
 	if len(b.Skipped) > 0 {
 		version = skippedBlockVersion
 	}
+	if slices.ContainsFunc(b.Skipped, hasPos) {
+		version = positionVersion
+	}
 	data := b.appendSums(b.appendHead([]byte{version}))
 	if len(b.Skipped) > 0 {
 		data = binary.AppendUvarint(data, uint64(len(b.Skipped)))
 	}
 	before := uint64(0)
-	for _, index := range b.Skipped {
-		data, before = binary.AppendUvarint(data, index-before), index
+	for _, at := range b.Skipped {
+		data, before = binary.AppendUvarint(data, at.Index-before), at.Index
+		if version == positionVersion {
+			data = binary.AppendUvarint(data, uint64(at.Pos))
+		}
 	}
 	return data
 }
+
+func hasPos(at raftpb.Position) bool { return at.Pos > 0 }
 
 func (b *Block) appendHead(data []byte) []byte {
 	data = binary.AppendUvarint(data, uint64(len(b.Found)))
@@ -97,15 +110,19 @@ func (b *Block) appendSums(data []byte) []byte {
 }
 
 // readSkipped reads the commands that were skipped, at least one.
-func (b *Block) readSkipped(r *Reader) {
-	n, index := r.Uvarint(MaxSkips), uint64(0)
+func (b *Block) readSkipped(r *Reader, version byte) {
+	n, last := r.Uvarint(MaxSkips), raftpb.Position{}
 	r.Bad = r.Bad || n == 0
 	for ; n > 0 && !r.Bad; n-- {
-		above := r.Uvarint(1<<64 - 1 - index)
-		r.Bad = r.Bad || above == 0
-		index += above
-		b.Skipped = append(b.Skipped, index)
+		at := raftpb.Position{Index: last.Index + r.Uvarint(1<<64-1-last.Index)}
+		if version == positionVersion {
+			at.Pos = uint32(r.Uvarint(raftpb.MaxBatchCommands - 1))
+		}
+		r.Bad = r.Bad || at.Index == 0 || at.Compare(last) <= 0
+		last = at
+		b.Skipped = append(b.Skipped, at)
 	}
+	r.Bad = r.Bad || version == positionVersion && !slices.ContainsFunc(b.Skipped, hasPos)
 }
 
 // BoolByte returns 1 for true, and 0 for false.
@@ -119,8 +136,8 @@ func BoolByte(is bool) byte {
 // DecodeBlock decodes the block, which may come from another host. It is canonical: encode returns the
 // same bytes.
 func DecodeBlock(data []byte) (b Block, err error) {
-	if len(data) == 0 || data[0] != BlockVersion && data[0] != skippedBlockVersion {
-		return b, fmt.Errorf("%w: %d bytes do not begin with version %d or %d; use the program that wrote it", ErrBadBlock, len(data), BlockVersion, skippedBlockVersion)
+	if len(data) == 0 || data[0] < BlockVersion || data[0] > positionVersion {
+		return b, fmt.Errorf("%w: %d bytes do not begin with version %d, %d or %d; use the program that wrote it", ErrBadBlock, len(data), BlockVersion, skippedBlockVersion, positionVersion)
 	}
 	r := Reader{Rest: data[1:]}
 	b.Found = append([]byte(nil), r.Bytes(r.Uvarint(maxFoundBytes))...)
@@ -140,8 +157,8 @@ func DecodeBlock(data []byte) (b Block, err error) {
 		b.Sums.Count = int(r.Uvarint(MaxCheckpointCommands))
 		b.Last = r.Uvarint(1<<64 - 1)
 	}
-	if data[0] == skippedBlockVersion {
-		b.readSkipped(&r)
+	if data[0] >= skippedBlockVersion {
+		b.readSkipped(&r, data[0])
 	}
 	if r.Bad || len(r.Rest) > 0 {
 		return Block{}, fmt.Errorf("%w: %d bytes are too few, too many, or out of range", ErrBadBlock, len(data))

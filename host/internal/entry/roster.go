@@ -45,6 +45,9 @@ func Reject(e *raftpb.Entry) error {
 	case e.Type == raftpb.EntryHost:
 		_, err := DecodeFounding(e.Data)
 		return err
+	case e.Type == raftpb.EntryBatch:
+		_, err := raftpb.ReadBatch(e.Data)
+		return err
 	}
 	return fmt.Errorf("entry of type %d, which hosts do not write", e.Type)
 }

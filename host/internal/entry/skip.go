@@ -10,18 +10,22 @@ import (
 
 // The entry that skips a command.
 //
-//	entry skip: 38 │ id 16 B │ index of the command, uvarint
+//	entry skip: 38 │ id 16 B │ index of the command, uvarint │ its pos, uvarint, unless that is 0
 const SkipKind byte = 38
 
 // Skip is the content of the entry.
 type Skip struct {
-	ID    membership.PlanID
-	Index uint64
+	ID membership.PlanID
+	At raftpb.Position
 }
 
 // Encode returns the data of the entry.
 func (s Skip) Encode() []byte {
-	return binary.AppendUvarint(append([]byte{SkipKind}, s.ID[:]...), s.Index)
+	data := binary.AppendUvarint(append([]byte{SkipKind}, s.ID[:]...), s.At.Index)
+	if s.At.Pos > 0 {
+		data = binary.AppendUvarint(data, uint64(s.At.Pos))
+	}
+	return data
 }
 
 // DecodeSkip reads what Encode returns.
@@ -31,7 +35,12 @@ func DecodeSkip(data []byte) (s Skip, err error) {
 	}
 	copy(s.ID[:], data[1:])
 	r := Reader{Rest: data[1+len(s.ID):]}
-	if s.Index = r.Uvarint(1<<64 - 1); r.Bad || len(r.Rest) > 0 || s.Index == 0 {
+	s.At.Index = r.Uvarint(1<<64 - 1)
+	if len(r.Rest) > 0 {
+		s.At.Pos = uint32(r.Uvarint(raftpb.MaxBatchCommands - 1))
+		r.Bad = r.Bad || s.At.Pos == 0
+	}
+	if r.Bad || len(r.Rest) > 0 || s.At.Index == 0 {
 		return s, fmt.Errorf("%w: an entry of %d bytes skips no command", membership.ErrFormat, len(data))
 	}
 	return s, nil

@@ -140,6 +140,7 @@ var causeTests = []struct {
 	}, "too many open files", "let the process open more files (ulimit -n, LimitNOFILE), or end what holds the machine's; call TakeSnapshot again"},
 	{diagnosis.CodeSnapshotHangs, 0, follower, func(f *Facts) { f.Snapshots.Hangs, f.Snapshots.HangsFor = "which writes a snapshot", time.Second }, "this group, which writes a snapshot, has been at one piece of it for 1s", "look at the disk"},
 	{diagnosis.CodeSnapshotStuck, 0, follower, func(f *Facts) { f.Snapshots.Stuck = []error{errors.New("EIO"), errors.New("later")} }, "EIO; 1 later directories are left alone, too", "start this host again: it removes the directory"},
+	{diagnosis.CodeSnapshotRefused, 0, follower, func(f *Facts) { f.Snapshots.Refused = &RefusedSnapshot{Index: 77, Why: "no Restore"} }, "its snapshot through entry 77 is refused, and committed entries behind it cannot be applied: no Restore", "give this host the state machine and the pipeline that the other members have"},
 	{diagnosis.CodePlacementRests, 3, leader, func(f *Facts) { f.Placement = Placement{Wants: 3, Recent: 4, Most: 4, Window: time.Hour} }, "in the past 1h0m0s the leadership was handed over for placement 4 times", "give all members the same Placement"},
 	{diagnosis.CodeSettingsDiffer, 3, follower, func(f *Facts) {
 		f.peer(3).Settings = []Setting{{"Config.HeartbeatInterval", 1, 1}, {"Config.ElectionTimeout", time.Second, time.Minute}}

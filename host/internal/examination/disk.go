@@ -99,6 +99,14 @@ func (e *examination) findStuckSnapshots() {
 	e.add(diagnosis.Cause{Code: diagnosis.CodeSnapshotStuck, Evidence: stuck[0].Error() + others, Fix: fixStuck})
 }
 
+// findRefusedSnapshot finds that this member can use no snapshot, and needs one.
+func (e *examination) findRefusedSnapshot() {
+	if r := e.Snapshots.Refused; r != nil {
+		e.found(diagnosis.CodeSnapshotRefused, 0, r.Since, "give this host the state machine and the pipeline that the other members have, and start it again",
+			"the log of the leader begins behind entry %d, its snapshot through entry %d is refused, and committed entries behind it cannot be applied: %s", e.Status.Committed, r.Index, r.Why)
+	}
+}
+
 // fix is what to do about a snapshot that could not be taken.
 func (s *Snapshots) fix() string {
 	if errors.As(s.Err, new(*snapshot.StuckError)) {

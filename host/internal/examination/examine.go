@@ -29,6 +29,7 @@ var symptoms = []func(*examination){
 	(*examination).findMembers,
 	(*examination).findSnapshots,
 	(*examination).findStuckSnapshots,
+	(*examination).findRefusedSnapshot,
 	(*examination).findPlacement,
 	(*examination).findSettings,
 	(*examination).findUncompared,

@@ -237,6 +237,14 @@ type Snapshots struct {
 	Disabled   bool // they are taken by callers only
 	LogEntries uint64
 	Stuck      []error // directories that this process must not touch
+	Refused    *RefusedSnapshot
+}
+
+// RefusedSnapshot is a snapshot that this member needs and cannot use, as any other.
+type RefusedSnapshot struct {
+	Index uint64 // through which entry the latest goes
+	Since int64
+	Why   string
 }
 
 // Pauses are times in which the process did not run.

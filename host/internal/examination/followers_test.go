@@ -30,3 +30,31 @@ func TestViewOfAMemberThatNeedsASnapshot(t *testing.T) {
 		}
 	}
 }
+
+// quietCore is a core that leads, or not, with a follower that says nothing.
+type quietCore struct{ role raft.StateType }
+
+func (c *quietCore) BasicStatus() (st raft.BasicStatus) {
+	st.RaftState = c.role
+	return st
+}
+
+func (c *quietCore) WithProgress(visit func(id uint64, kind raft.ProgressType, pr tracker.Progress)) {
+	visit(2, raft.ProgressTypePeer, tracker.Progress{})
+}
+
+// A leader looks at its followers once in a tick, however many turns it has, and a member that does not lead
+// forgets them.
+func TestFollowersAreObservedOnceInATick(t *testing.T) {
+	w, c, silent := &FollowerWatch{}, &quietCore{role: raft.StateLeader}, 0
+	for _, now := range []int64{1, 90, 90, 90} {
+		w.Observe(c, 1, now, 100, func(uint64) { silent++ })
+	}
+	if silent != 1 || len(w.Views) != 1 {
+		t.Errorf("one that is silent is named %d times in a tick; %d are observed", silent, len(w.Views))
+	}
+	c.role = raft.StateFollower
+	if w.Observe(c, 1, 91, 100, nil); w.Views != nil {
+		t.Errorf("as a follower it observes %+v", w.Views)
+	}
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/quorum"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -92,14 +93,18 @@ func (m *Group) HasOrFollows(id uint64) bool {
 // HasRemoved reports whether a host was a member and was removed.
 func (m *Group) HasRemoved(id uint64) bool { return HasRemoved(m.Rosters.Now(), id) }
 
+// Own returns this member as its roster has it, if that has its directory.
+func (m *Group) Own() (own membership.Member, is bool) {
+	if r := m.Rosters.Now(); r != nil {
+		own, is = r.Member(m.settings.Self)
+	}
+	return own, is && own.Incarnation == m.w.Directory()
+}
+
 // IsBound reports whether this member's roster has its directory.
 func (m *Group) IsBound() bool {
-	r := m.Rosters.Now()
-	if r == nil {
-		return false
-	}
-	self, ok := r.Member(m.settings.Self)
-	return ok && self.Incarnation == m.w.Directory()
+	_, is := m.Own()
+	return is
 }
 
 // IsQuorum reports whether the members for which is returns true are a quorum.

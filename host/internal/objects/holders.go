@@ -158,7 +158,7 @@ func (k *Keeper) inOrder(of map[object.ID]object.Set) []object.Set {
 
 // own returns what this member holds: its answer.
 func (k *Keeper) own(st raft.BasicStatus) Record {
-	r := Record{From: k.Self, Group: k.Group, term: st.Term, through: min(k.wiring.Applied(), st.Durable), lost: k.wiring.LostAt()}
+	r := Record{From: k.Self, Group: k.Group, term: st.Term, through: min(k.wiring.Applied(), st.Durable), lost: k.wiring.UnavailableAt()}
 	for i, s := range k.inOrder(k.lacking) { // after the position, which is of no later moment
 		if i == control.MaxMissing { // a member that lacks more says less
 			r.through = min(r.through, s.Opened-1)

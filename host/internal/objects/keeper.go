@@ -93,7 +93,7 @@ type Wiring interface {
 	Applied() uint64                          // the last entry
 	WaitsAt() uint64                          // the entry that waits for a set; 0: none does
 	Lose(index uint64)                        // no member has the set for which an entry waits
-	LostAt() uint64                           // that entry, if it still waits; 0: there is none
+	UnavailableAt() uint64                    // that entry, if it still waits; 0: there is none
 	Stay(bytes int64)                         // so much stays on the disk as long as the log behind the last entry
 	FirstIndex() uint64                       // of the log
 	LastIndex() uint64                        // of the log

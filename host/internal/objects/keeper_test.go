@@ -67,7 +67,7 @@ func (w *script) Apply()                                  {}
 func (w *script) Applied() uint64                         { return w.applied }
 func (w *script) WaitsAt() uint64                         { return w.waits }
 func (w *script) Lose(index uint64)                       { w.lost = index }
-func (w *script) LostAt() uint64                          { return w.lost }
+func (w *script) UnavailableAt() uint64                   { return w.lost }
 func (w *script) Stay(bytes int64)                        { w.stays += bytes }
 func (w *script) FirstIndex() uint64                      { return w.first }
 func (w *script) LastIndex() uint64                       { return w.last }

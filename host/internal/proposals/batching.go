@@ -153,8 +153,7 @@ func (b *Batching) Ask(s batches.State) batches.Verdict {
 }
 
 // Pass is in place of Ask for a member that takes all commands at once, since it does not lead. A rule that
-// was not asked has not measured what happened meanwhile, so the next
-// question gets a new one.
+// was not asked has not measured what happened meanwhile, so the next question gets a new one.
 func (b *Batching) Pass() batches.Verdict {
 	b.rule = nil
 	b.answered, b.back, b.wake, b.again = 0, 0, 1, 0

@@ -3,6 +3,7 @@ package proposals
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,6 +77,101 @@ func TestBatchesOfOthersHoldNothing(t *testing.T) {
 		if v := ask(0); b.Holds() || v.Again > 0 {
 			t.Fatalf("it waits for clients of another host: %+v", v)
 		}
+	}
+}
+
+// Whatever comes in whatever order, under each rule: a command is held until the batch of this host is
+// committed that was open when it came, and then for a millisecond, and no longer. Nothing is held that is
+// deposed. Turns come as a host has them: when the rule is due, at its alarm, and with each commit and each
+// batch of others.
+func TestACommandIsHeldForOneCommitAtMost(t *testing.T) {
+	waits := 0
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 5))
+		b := Batching{Kind: batches.Kind(random.IntN(3))}
+		st, now, last := in(raft.StateLeader, 2), time.Second, uint64(0)
+		var came []time.Duration // of the commands that wait
+		var behind []uint64      // the batch of this host that each waits for
+		var free []time.Duration // when that was committed, or the command came; 0: it is not
+		own, wake := uint64(0), 1
+		turn := func() {
+			b.Measure(st, func() time.Duration { return now })
+			for i := range came {
+				if free[i] == 0 && behind[i] <= st.Commit {
+					free[i] = now
+				}
+			}
+			for asks := 0; len(came) >= max(wake, 1) || b.MustAsk(func() time.Duration { return now }); asks++ {
+				if asks > 3 {
+					t.Fatalf("seed %d: it asks again and again", seed)
+				}
+				var v batches.Verdict
+				if st.RaftState != raft.StateLeader {
+					v = b.Pass()
+				} else {
+					v = b.Ask(batches.State{Now: now, Waiting: len(came), Bytes: int64(len(came)) << 10})
+				}
+				if wake = v.Wake; v.Begins && len(came) > 0 {
+					if st.RaftState == raft.StateLeader && random.IntN(20) > 0 { // else it is refused
+						last++
+						own = last
+						b.Record(last, len(came), len(came))
+					}
+					came, behind, free = nil, nil, nil
+				}
+				b.Measure(st, func() time.Duration { return now })
+			}
+		}
+		for range 400 {
+			before := now
+			now += time.Duration(random.Int64N(int64(300 * time.Microsecond)))
+			if random.IntN(10) == 0 {
+				now += 3 * time.Millisecond
+			}
+			if b.again > before && b.again <= now { // its alarm
+				turn()
+			}
+			switch random.IntN(12) {
+			case 0, 1, 2, 3, 4:
+				came, behind, free = append(came, now), append(behind, own), append(free, 0)
+				if n := len(came); own <= st.Commit {
+					free[n-1] = now
+				}
+				if len(came) >= wake {
+					turn()
+				}
+			case 5, 6:
+				last++
+				b.Record(last, 1+random.IntN(5), 0)
+				turn()
+			case 7, 8, 9:
+				st.Commit = min(last, st.Commit+uint64(random.IntN(3)))
+				turn()
+			case 10:
+				turn()
+			case 11:
+				if random.IntN(5) == 0 {
+					st.RaftState, st.Term = raft.StateFollower, st.Term+1
+					if turn(); len(came) > 0 {
+						t.Fatalf("seed %d: %d commands stay with a leader that was deposed", seed, len(came))
+					}
+					st.RaftState, st.Commit, own = raft.StateLeader, last, 0
+					st.Term++
+					turn()
+				}
+			}
+			if len(came) > 0 && b.again > 0 {
+				waits++
+			}
+			for i := range came {
+				if free[i] > 0 && now > free[i]+time.Millisecond {
+					t.Fatalf("seed %d, %v: a command that came at %v, and was free at %v, waits at %v until %v", seed, b.Kind, came[i], free[i], now, b.again)
+				}
+			}
+		}
+	}
+	if waits < 500 {
+		t.Errorf("commands wait for clients after %d steps: the test sees little", waits)
 	}
 }
 

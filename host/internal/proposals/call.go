@@ -100,7 +100,7 @@ func (c *Call) fail(err error) {
 
 // appliedReceipt is the receipt of a call whose outcome is known when it is applied.
 func (c *Call) appliedReceipt(e *statemachine.Command, now time.Duration) outcome.Receipt {
-	return outcome.Receipt{Index: e.Index, Term: e.Term, Queued: c.queued, Appended: c.appended, Replicated: c.replicated, Committed: now, Applied: now}
+	return outcome.Receipt{Index: e.Index, Pos: e.Pos, Term: e.Term, Queued: c.queued, Appended: c.appended, Replicated: c.replicated, Committed: now, Applied: now}
 }
 
 // endsTry reports whether an error says that a try surely led to nothing, and that another one may succeed.

@@ -27,10 +27,13 @@ func (q *Queue) abandon(cause error) (e endedCalls) {
 		return endedCalls{}
 	}
 	q.closed = cause
-	proposing := int(q.proposing.Swap(ended))
-	for i, p := range q.offered {
+	was, offered := q.proposing.Swap(ended), []Proposal(nil)
+	if was != unoffered { // otherwise they belong to the turn
+		offered = q.offered
+	}
+	for i, p := range offered {
 		err := outcome.WithCause(outcome.ErrStopped, cause)
-		if i < proposing {
+		if int64(i) < was-offering {
 			err = outcome.WithCause(outcome.ErrIndeterminate, cause)
 		}
 		held := int64(0)

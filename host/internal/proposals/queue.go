@@ -37,10 +37,11 @@ type Queue struct {
 	committed uint64           // proposals that got a receipt
 
 	// A turn changes how many of offered it proposes, unless the queue has ended; abandon ends it, and learns
-	// the number. Each is one step. So no command is proposed whose client was told that it is not.
-	proposing atomic.Int64 // or ended
+	// the number. Each is one step. So no command is proposed whose client was told that it is not. What is
+	// offered belongs to the turn until offer says that something is.
+	proposing atomic.Int64 // the number and offering, or one of the other two
 
-	bytes                       atomic.Int64  // of all that is in the log or in calls, with overhead; changed under mu
+	bytes                       atomic.Int64  // of all that is in the log or in calls, with overhead
 	Refusals                    RefusalCounts // any goroutine may count here
 	forwarded, retried, expired atomic.Uint64 // calls, for Counts
 
@@ -49,8 +50,11 @@ type Queue struct {
 	answered uint64 // all clients through this commit index are answered
 }
 
-// ended is what proposing is when closed is set.
-const ended = -1
+const (
+	ended     = iota - 1 // closed is set
+	unoffered            // nothing is offered
+	offering
+)
 
 // Offer takes the commands of one turn, except those whose clients have given up. Otherwise, under overload,
 // commands that no client waits for any more would fill the log. The first of them came at since. Offer
@@ -73,10 +77,22 @@ func (q *Queue) Offer(batch []Proposal, since time.Duration) {
 		q.Refusals.Withdrawn.Add(uint64(n))
 	}
 	clear(batch[len(kept):])
+	q.hold(callBytes)
+	if q.offer(kept) {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.hold(callBytes)
 	q.setOffered(kept)
+}
+
+// offer takes commands without the lock. It returns false if the queue has ended, or something is offered.
+func (q *Queue) offer(batch []Proposal) (ok bool) {
+	if len(batch) == 0 || q.proposing.Load() != unoffered {
+		return false
+	}
+	q.offered = batch
+	return q.proposing.CompareAndSwap(unoffered, offering)
 }
 
 // offerAgain takes calls whose tries have surely ended, and which are counted already. Nothing else is
@@ -99,6 +115,8 @@ func (q *Queue) offerAgain(batch []Proposal) {
 func (q *Queue) setOffered(batch []Proposal) {
 	if q.offered = batch; q.closed != nil {
 		q.refuseFirst(batch, outcome.WithCause(outcome.ErrStopped, q.closed))
+	} else if len(batch) > 0 {
+		q.proposing.Store(offering)
 	}
 }
 
@@ -121,8 +139,11 @@ func (q *Queue) nextBatch() (batch []Proposal, ok bool) {
 		bytes += q.offered[n].size()
 		n++
 	}
-	was := q.proposing.Load()
-	return q.offered[:n], was != ended && q.proposing.CompareAndSwap(was, int64(n))
+	is, was := int64(unoffered), q.proposing.Load()
+	if n > 0 {
+		is = offering + int64(n)
+	}
+	return q.offered[:n], was != ended && q.proposing.CompareAndSwap(was, is)
 }
 
 // Refuse answers a batch of Next that the core has not taken, and returns the next one.
@@ -224,6 +245,7 @@ func (q *Queue) Shrink() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ring.Shrink()
+	q.delivery.outcomes = nil
 }
 
 // AnswerCommitted answers the clients through the last of the entries, which are committed. They get a

@@ -242,13 +242,22 @@ func TestAQueueEndsWhileATurnProposes(t *testing.T) {
 		for _, w := range clients {
 			w.Reset()
 		}
+		var all sync.WaitGroup
+		abandon := func() { all.Go(func() { q.Abandon(cause) }) }
+		if try == 1 {
+			q.Abandon(cause)
+		}
+		if try%2 == 1 {
+			abandon()
+		}
 		q.Offer(batch, 0)
 		if try == 0 {
 			q.Abandon(cause)
 		}
 		proposed := map[*Waiter]bool{}
-		var all sync.WaitGroup
-		all.Go(func() { q.Abandon(cause) })
+		if try%2 == 0 {
+			abandon()
+		}
 		for batch, index := q.Next(), uint64(1); len(batch) > 0; batch = q.Accept(1, index, batch) {
 			for _, p := range batch {
 				proposed[p.Waiter] = true

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // The outcome of a call has two halves: Committed, which the turn tells, and the result, for which the call
@@ -33,7 +34,7 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 	defer q.mu.Unlock() // also if a Caller ends this goroutine
 	for i := range commands {
 		c := &commands[i]
-		switch call := q.pop(c.Index, c.Term); {
+		switch call := q.pop(c.Position(), c.Term); {
 		case call == nil || !call.w.waits():
 		case call.Session == nil: // its commit is told by the turn, with pipeline.Basic afterwards
 			c.Caller, call.appliedIn = call.Owner, c.Term
@@ -56,8 +57,8 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 }
 
 // pop returns the call that waits for the result of an entry, which is applied now.
-func (q *Queue) pop(index, term uint64) *Call {
-	if w := q.ring.Pop(index, term); w != nil {
+func (q *Queue) pop(at raftpb.Position, term uint64) *Call {
+	if w := q.ring.Pop(at.Index, term); w != nil {
 		return w.call
 	}
 	return nil
@@ -92,8 +93,8 @@ func (q *Queue) Applied(commands []statemachine.Command) {
 }
 
 // AnswerDuplicate tells the calls of this host that wait for an entry that their command was applied before.
-func (q *Queue) AnswerDuplicate(index, term uint64, m session.Mark, r outcome.Receipt, result []byte, kept bool) {
-	for _, c := range q.callsOf(index, term, m) {
+func (q *Queue) AnswerDuplicate(at raftpb.Position, term uint64, m session.Mark, r outcome.Receipt, result []byte, kept bool) {
+	for _, c := range q.callsOf(at, term, m) {
 		if c != nil && c.w.finish() {
 			q.Callers.Duplicate(c.Owner, r, result, kept)
 		}
@@ -102,10 +103,10 @@ func (q *Queue) AnswerDuplicate(index, term uint64, m session.Mark, r outcome.Re
 
 // RefuseCall tells the calls of this host that wait for an entry that the table of sessions has refused their
 // command.
-func (q *Queue) RefuseCall(index, term uint64, m session.Mark, err error) {
-	for _, c := range q.callsOf(index, term, m) {
+func (q *Queue) RefuseCall(at raftpb.Position, term uint64, m session.Mark, err error) {
+	for _, c := range q.callsOf(at, term, m) {
 		if c != nil {
-			c.fail(fmt.Errorf("%w (entry %d)", err, index))
+			c.fail(fmt.Errorf("%w (entry %v)", err, at))
 		}
 	}
 }
@@ -113,46 +114,46 @@ func (q *Queue) RefuseCall(index, term uint64, m session.Mark, err error) {
 // ExpireCall does the same if the session may be forgotten. If it is the session of this host's own, its
 // calls get numbers of a new one. This host has applied all entries up to here, and none of them was one of
 // the calls that still wait. No later entry of the session can be applied.
-func (q *Queue) ExpireCall(index, term uint64, m session.Mark, err error) {
+func (q *Queue) ExpireCall(at raftpb.Position, term uint64, m session.Mark, err error) {
 	q.expired.Add(1)
 	if q.renew(m.ID) {
 		q.Wake()
 		return
 	}
-	q.RefuseCall(index, term, m, err)
+	q.RefuseCall(at, term, m, err)
 }
 
 // RefuseApplied tells the calls of this host that wait for an entry that it was refused when it was applied.
 // A call that was told its commit is told again.
-func (q *Queue) RefuseApplied(index, term uint64, m session.Mark, why error) {
-	for _, c := range q.callsOf(index, term, m) {
+func (q *Queue) RefuseApplied(at raftpb.Position, term uint64, m session.Mark, why error) {
+	for _, c := range q.callsOf(at, term, m) {
 		if c != nil && c.w.waits() {
 			if c.w.finish() {
 				q.Refusals.Add(why, 1)
 			}
-			q.Callers.Failed(c.Owner, fmt.Errorf("%w (entry %d)", why, index))
+			q.Callers.Failed(c.Owner, fmt.Errorf("%w (entry %v)", why, at))
 		}
 	}
 }
 
 // AnswerApplied answers the calls of this host that wait for an entry that no machine gets.
-func (q *Queue) AnswerApplied(index, term uint64, m session.Mark) {
-	for _, c := range q.callsOf(index, term, m) {
+func (q *Queue) AnswerApplied(at raftpb.Position, term uint64, m session.Mark) {
+	for _, c := range q.callsOf(at, term, m) {
 		if c != nil && c.w.finish() {
-			q.Callers.Committed(c.Owner, outcome.Receipt{Index: index, Term: term})
+			q.Callers.Committed(c.Owner, outcome.Receipt{Index: at.Index, Pos: at.Pos, Term: term})
 		}
 	}
 }
 
 // callsOf removes the calls that wait for an entry, and returns them: the one that this host has proposed as
 // that entry, and one that waits for its number. They are two if a user hands in a command twice.
-func (q *Queue) callsOf(index, term uint64, m session.Mark) (calls [2]*Call) {
+func (q *Queue) callsOf(at raftpb.Position, term uint64, m session.Mark) (calls [2]*Call) {
 	if !q.awaitsResults() {
 		return calls
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	calls[0] = q.pop(index, term)
+	calls[0] = q.pop(at, term)
 	if c := q.calls.find(m); c != nil {
 		q.calls.remove(c)
 		q.hold(-c.bytes())
@@ -183,7 +184,7 @@ func (q *Queue) Overtaken(through uint64) {
 // table may have forgotten, ends without a known outcome. The others were not applied before the snapshot.
 // So what this host applies from now on tells their outcome (ExpireCall). refused returns the outcome of a
 // copy of a command that the entry at an index refused.
-func (q *Queue) OvertakeRouted(t *session.Table, refused func(index uint64) error) {
+func (q *Queue) OvertakeRouted(t *session.Table, refused func(at raftpb.Position) error) {
 	type ended struct {
 		call  *Call
 		first session.Record
@@ -219,9 +220,9 @@ func (q *Queue) OvertakeRouted(t *session.Table, refused func(index uint64) erro
 		case !e.known:
 			e.call.fail(fmt.Errorf("%w: a snapshot was installed that does not know its session any more", outcome.ErrIndeterminate))
 		case e.first.Refused:
-			e.call.fail(refused(e.first.Index))
+			e.call.fail(refused(raftpb.Position{Index: e.first.Index, Pos: e.first.Pos}))
 		case e.call.w.finish():
-			q.Callers.Duplicate(e.call.Owner, outcome.Receipt{Index: e.first.Index, Term: e.first.Term}, e.first.Result, e.first.Kept)
+			q.Callers.Duplicate(e.call.Owner, outcome.Receipt{Index: e.first.Index, Pos: e.first.Pos, Term: e.first.Term}, e.first.Result, e.first.Kept)
 		}
 	}
 	if bytes > 0 {

@@ -16,7 +16,7 @@ import (
 // W is a pointer to a client; its zero value is none. The zero Ring is empty. It has no lock of its own. Its
 // functions are called with the Ring in order, so one that ends its goroutine does no harm.
 type Ring[W comparable] struct {
-	// Results says that clients wait for results, too. It is set before the first Put.
+	// Results says that clients wait for results, too. It is set before the first Reserve.
 	Results bool
 
 	runs    []run[W] // by term; only the last may be empty, which then keeps its memory

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // owner hears the outcome of calls of a test.
@@ -77,7 +78,7 @@ func TestASnapshotLeavesTheCallsBehindIt(t *testing.T) {
 			if index <= through {
 				want = nil
 			}
-			if got := q.pop(index, 2); got != want {
+			if got := q.pop(raftpb.Position{Index: index}, 2); got != want {
 				t.Errorf("a snapshot through %d: entry %d takes %p, want %p", through, index, got, want)
 			}
 		}

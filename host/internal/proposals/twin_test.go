@@ -268,11 +268,11 @@ func (w *queueTwin) applyThrough(through uint64) {
 			w.Fatal(err)
 		}
 		if h.HasMark {
-			if v, first := w.table.Apply(h.Mark, w.applied, e.term); v == session.Duplicate {
-				w.queue.AnswerDuplicate(w.applied, e.term, h.Mark, outcome.Receipt{Index: first.Index, Term: first.Term}, nil, false)
+			if v, first := w.table.Apply(h.Mark, raftpb.Position{Index: w.applied}, e.term); v == session.Duplicate {
+				w.queue.AnswerDuplicate(raftpb.Position{Index: w.applied}, e.term, h.Mark, outcome.Receipt{Index: first.Index, Term: first.Term}, nil, false)
 				continue
 			} else if v != session.Fresh {
-				w.queue.ExpireCall(w.applied, e.term, h.Mark, outcome.ErrSessionExpired)
+				w.queue.ExpireCall(raftpb.Position{Index: w.applied}, e.term, h.Mark, outcome.ErrSessionExpired)
 				continue
 			}
 		}
@@ -309,7 +309,7 @@ func (w *queueTwin) overtake(rt *rapid.T) {
 			continue
 		}
 		if h.HasMark {
-			if v, _ := w.table.Apply(h.Mark, index, w.log[index-1].term); v != session.Fresh {
+			if v, _ := w.table.Apply(h.Mark, raftpb.Position{Index: index}, w.log[index-1].term); v != session.Fresh {
 				continue
 			}
 		}

@@ -25,7 +25,8 @@ type Waiter struct {
 // Completions gather outcomes of commands that one goroutine hands in.
 type Completions = completion.Queue[outcome.Completion]
 
-// NewWaiters returns a waiter for each tag, whose outcomes go to one place. They are one allocation.
+// NewWaiters returns a waiter for each tag, whose outcomes go to one place. They are one allocation, which
+// the last of them keeps. Others are not kept for long: a log answers in its order.
 func NewWaiters(tags []uint64, to *Completions) []Waiter {
 	all := make([]Waiter, len(tags))
 	for i, tag := range tags {

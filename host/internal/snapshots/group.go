@@ -48,8 +48,8 @@ type Owner interface {
 	Position() raftpb.EntryID
 	// IsFounded reports whether there is something that a snapshot could hold.
 	IsFounded() bool
-	// WasMemberAt reports whether this directory is a member by the roster of an entry.
-	WasMemberAt(index uint64) bool
+	// MayCapture reports whether members may begin from a state after an entry.
+	MayCapture(index uint64) bool
 	// CaptureState is called where the machine is captured.
 	CaptureState(index uint64) Captured
 	// Manifest returns a manifest with the cluster, the group and the version of the machine.
@@ -88,6 +88,7 @@ type Group struct {
 	durable atomic.Uint64 // and it is through here
 
 	rejects repetition.Gate // offers that this member can never use; the transfers' lock is held
+	refused atomic.Pointer[RefusedOffer]
 
 	taken, failed atomic.Uint64
 	took          atomic.Int64 // nanoseconds: all that were taken, from capture to the end

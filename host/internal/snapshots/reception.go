@@ -156,6 +156,11 @@ func (s *Group) Offer(from uint64, o bulk.Offer) {
 		case s.rejectEach() != "":
 			t.SayEnd(g, from, o.Hash, bulk.Refused)
 			repeats, said = s.rejects.Admit(now)
+			r := &RefusedOffer{Index: o.Index, Since: s.owner.Ticks(), Why: s.rejectEach()}
+			if was := s.Refused(); was != nil {
+				r.Since = was.Since
+			}
+			s.refused.Store(r)
 			return
 		case r != nil && (r.IsHeld() || o.FirstIndex <= was.Index+1 && r.IsAlive()):
 			t.SayEnd(g, from, o.Hash, bulk.Other)
@@ -171,6 +176,21 @@ func (s *Group) Offer(from uint64, o bulk.Offer) {
 	if said {
 		s.owner.Warn("a snapshot is offered, and refused: this member stays behind", "from", from, "index", o.Index, "cause", s.rejectEach(), "repeats", repeats)
 	}
+}
+
+// RefusedOffer is the latest offer that this member refused because it can use no snapshot.
+type RefusedOffer struct {
+	Index uint64
+	Since int64 // tick of the first
+	Why   string
+}
+
+// Refused returns the offer that was refused, while this member needs it; nil: none.
+func (s *Group) Refused() *RefusedOffer {
+	if r := s.refused.Load(); r != nil && s.owner.NeedsSnapshot(r.Index) {
+		return r
+	}
+	return nil
 }
 
 // rejectEach says why this member can use no snapshot at all; "" means that it can.

@@ -81,9 +81,7 @@ func (s *Group) capture(calling sync.Locker) (t *take) {
 	// the latest: a take would write the same one again, over the one that the log is about to rely on.
 	installs := s.Installing.Load()
 	id := s.owner.Position()
-	// Nor does a member that reads in the log how it was added take one from before that: its next start
-	// could not begin from it (rejectManifest).
-	early := !s.owner.WasMemberAt(id.Index)
+	early := !s.owner.MayCapture(id.Index)
 	switch p := s.Latest(); {
 	case installs, early, s.Section != nil && !s.Section.IsWhole():
 		s.Lanes.End(false)

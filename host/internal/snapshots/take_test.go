@@ -56,7 +56,7 @@ func (o *scriptOwner) Want()                    { o.wants++ }
 func (o *scriptOwner) Capture()                 { o.snapshots.Capture(&o.calling) }
 func (o *scriptOwner) Position() raftpb.EntryID { return o.position }
 func (o *scriptOwner) IsFounded() bool          { return !o.unfounded }
-func (o *scriptOwner) WasMemberAt(uint64) bool  { return !o.notMember }
+func (o *scriptOwner) MayCapture(uint64) bool   { return !o.notMember }
 func (o *scriptOwner) Now() time.Duration       { return o.now }
 func (o *scriptOwner) Ticks() int64             { return o.ticks }
 func (o *scriptOwner) Emit(e event.Event)       { o.events = append(o.events, e) }

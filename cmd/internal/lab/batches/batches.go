@@ -44,7 +44,7 @@ func Full() Plan {
 	}
 }
 
-// Quick is a part of it, for about a minute on two cores.
+// Quick is a part of it, for about two minutes on two cores.
 func Quick() Plan {
 	p := Full()
 	p.Delays, p.Syncs = []time.Duration{50 * time.Microsecond, 20 * time.Millisecond}, []time.Duration{250 * time.Microsecond, 5 * time.Millisecond, 30 * time.Millisecond}

@@ -158,7 +158,7 @@ sum      of the ratios: p99 ÷ the best p99 of the cell (one network, disk and l
 ahead    cells in which the rule's p99 is less than the winner's by 5 % or more; behind: more by as much.
 ops/s    throughput ÷ the winner's, and CPU: processor time for each write ÷ the winner's; both are the
          geometric mean over the closed loops.
-at once  is what a host does. two stages is modelled: see sim/batches/README.md.
+by trial is what a host does. two stages is modelled: see sim/batches/README.md.
 Columns of the last tables: closed loops by clients, open loops by the share of the best rate of the network and disk.
 `
 
