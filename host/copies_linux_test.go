@@ -15,7 +15,7 @@ import (
 
 // In how many places of memory a command is when three hosts have applied it. Each place but the first is a
 // copy, and two of them, what the followers read from their sockets, are made by the kernel. So the hosts
-// copy a command of 100 bytes 13 times and one of 250,000 bytes 7 times. The table in
+// copy a command of 100 bytes 13 times and one of 250,000 bytes 5 times. The table in
 // Decision 0012 says where.
 //
 // How they are counted: the memory of the process is searched for the command's bytes, with the garbage
@@ -50,7 +50,7 @@ func TestCopiesOfACommand(t *testing.T) {
 			"host 2: File.WriteAt": 1,
 			"host 3: Receive":      1,
 			"host 3: File.WriteAt": 1,
-			"at no seam":           2 + 2, // a body for each follower, what each has read; what Receive gets was joined from four frames
+			"at no seam":           2, // what each follower has read; what Receive gets was joined from four frames
 		}},
 	} {
 		w.propose(t, row.bytes) // buffers grow

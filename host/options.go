@@ -20,8 +20,9 @@ import (
 type Transport interface {
 	// Start begins to deliver to r. It is called once, before anything is sent.
 	Start(r transport.Receiver)
-	// Send queues the messages of batch, which may belong to many groups, for one host. It never blocks, and
-	// keeps no part of batch. False means that some or all were dropped.
+	// Send queues the messages of batch, which may belong to many groups, for one host. It never blocks,
+	// and keeps no part of batch but the data of its entries, which must not change any more. False means
+	// that some or all were dropped.
 	Send(to uint64, batch []transport.Envelope) bool
 	// SendBytes queues one body of kind Pulse, Control or Bulk, which the transport does not look into. It
 	// never blocks. The body is copied. A pulse replaces one that still waits for the same host. False means

@@ -25,11 +25,12 @@ func AppendMessage(dst []byte, group uint64, m *raftpb.Message) []byte {
 	return m.Append(dst)
 }
 
-// AppendPayloads is AppendMessage. It appends to payloads where the data of each entry is in dst.
-func AppendPayloads(dst []byte, payloads []raftpb.Payload, group uint64, m *raftpb.Message) ([]byte, []raftpb.Payload) {
+// AppendPayloads is AppendMessage. Data of at least apart bytes, which is more than 0, stays where it is, and
+// becomes a part of payloads.
+func AppendPayloads(dst []byte, payloads *raftpb.Payloads, apart int, group uint64, m *raftpb.Message) []byte {
 	dst = binary.AppendUvarint(dst, group)
 	dst = binary.AppendUvarint(dst, uint64(m.Size()))
-	return m.AppendPayloads(dst, payloads)
+	return m.AppendPayloads(dst, payloads, apart)
 }
 
 // AppendBody appends a body with all messages of batch to dst.

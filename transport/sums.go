@@ -3,6 +3,7 @@ package transport
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/millrace/millrace/internal/crcjoin"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -45,41 +46,104 @@ func (s *frameSum) join(sum uint32, bytes int) {
 	*s = frameSum(crcjoin.Join(uint32(*s), sum, bytes))
 }
 
-// Sealer seals the frames that are cut from a buffer of encoded messages, in order.
+// Cutter cuts frames off a buffer of encoded messages, in order.
 //
 // A payload that the border of a frame cuts is passed over again, except for its last part. The sum of that
 // part follows from those of the others and of the whole.
-type Sealer struct {
-	payloads []raftpb.Payload // that are not, or not to their end, in sealed frames
-	begun    uint32           // the sum of the part of the first one that is
+type Cutter struct {
+	buf      []byte
+	at       int // buf[:at] is cut off
+	payloads raftpb.Payloads
+	in       int    // bytes of the first payload that are cut off
+	begun    uint32 // their sum
 }
 
-// NewSealer returns the Sealer of a buffer with these payloads. It keeps the slice.
-func NewSealer(payloads []raftpb.Payload) Sealer { return Sealer{payloads: payloads} }
+// NewCutter returns the Cutter of a buffer with these payloads, which it keeps.
+func NewCutter(buf []byte, payloads raftpb.Payloads) Cutter {
+	return Cutter{buf: buf, payloads: payloads}
+}
 
-// Seal is SealFrame for a frame whose body begins at a place of the buffer.
-func (s *Sealer) Seal(frame []byte, at int, k Kind, continued bool) {
-	body := frame[HeaderBytes:]
-	h := Header{Kind: k, Continued: continued, BodyBytes: len(body)}
+// IsApart reports whether a part of what is left is not in the buffer.
+func (c *Cutter) IsApart() bool { return len(c.payloads.Apart) > 0 }
+
+// Skip leaves out bytes of the buffer, in which the caller has space for the header of a frame, and returns
+// them.
+func (c *Cutter) Skip(n int) []byte {
+	c.at += n
+	return c.buf[c.at-n : c.at]
+}
+
+// Behind returns the last bytes of the buffer that were cut off. There are as many.
+func (c *Cutter) Behind(n int) []byte { return c.buf[c.at-n : c.at] }
+
+// Cut returns the pieces of the next frame, which has a body of n bytes: the head, into which it writes the
+// header, and the rest. A head that is in the buffer before the body is one piece with it. It appends the
+// pieces to into.
+func (c *Cutter) Cut(into [][]byte, head []byte, n int, k Kind, continued bool) [][]byte {
+	h := Header{Kind: k, Continued: continued, BodyBytes: n}
 	sum := newFrameSum(h.word())
-	for len(body) > 0 && len(s.payloads) > 0 && int(s.payloads[0].At) < at+len(body) {
-		p := &s.payloads[0]
-		if before := int(p.At) - at; before > 0 {
-			sum.add(body[:before])
-			at, body = at+before, body[before:]
+	into = append(into, head)
+	joins := c.at > 0 && &head[len(head)-1] == &c.buf[c.at-1] // the last piece ends at buf[at]
+	for n > 0 {
+		var piece []byte
+		p, isApart := c.first(), false
+		switch {
+		case p == nil:
+			piece = c.buf[c.at : c.at+n]
+			sum.add(piece)
+		case int(p.At) > c.at && c.in == 0:
+			piece = c.buf[c.at:min(c.at+n, int(p.At))]
+			sum.add(piece)
+		default:
+			isApart = p.Apart
+			piece = c.cutPayload(p, n, &sum)
 		}
-		left := int(p.At) + int(p.Bytes) - at
-		n := min(left, len(body))
-		if n < left {
-			s.begun = crcjoin.Join(s.begun, sum.piece(body[:n]), n)
+		n -= len(piece)
+		if !isApart {
+			c.at += len(piece)
+		}
+		if last := len(into) - 1; joins && !isApart {
+			into[last] = into[last][:len(into[last])+len(piece)]
 		} else {
-			sum.join(crcjoin.Rest(p.Sum, s.begun, n), n)
-			s.payloads, s.begun = s.payloads[1:], 0
+			into = append(into, piece)
 		}
-		at, body = at+n, body[n:]
+		joins = !isApart
 	}
-	sum.add(body)
-	h.put(frame, sum)
+	h.put(head, sum)
+	return into
+}
+
+// first returns the first payload that is not cut off to its end.
+func (c *Cutter) first() *raftpb.Payload {
+	if len(c.payloads.List) == 0 {
+		return nil
+	}
+	return &c.payloads.List[0]
+}
+
+// cutPayload cuts at most n bytes off the first payload, and adds them to a sum.
+func (c *Cutter) cutPayload(p *raftpb.Payload, n int, sum *frameSum) (piece []byte) {
+	left := int(p.Bytes) - c.in
+	if n = min(n, left); p.Apart {
+		piece = c.payloads.Apart[0][c.in : c.in+n]
+	} else {
+		piece = c.buf[c.at : c.at+n]
+	}
+	switch {
+	case p.Sum == 0:
+		sum.add(piece)
+	case n < left:
+		c.begun = crcjoin.Join(c.begun, sum.piece(piece), n)
+	default:
+		sum.join(crcjoin.Rest(p.Sum, c.begun, n), n)
+	}
+	if c.in += n; n == left {
+		if p.Apart {
+			c.payloads.Apart = c.payloads.Apart[1:]
+		}
+		c.payloads.List, c.in, c.begun = c.payloads.List[1:], 0, 0
+	}
+	return piece
 }
 
 // put writes a header and its checksum.
@@ -92,17 +156,18 @@ func (h Header) put(frame []byte, sum frameSum) {
 // does not pass over entries whose sum is known.
 func AppendBatch(dst []byte, batch []Envelope) []byte {
 	var body []byte
-	var payloads []raftpb.Payload
+	var payloads raftpb.Payloads
 	for i := range batch {
-		body, payloads = AppendPayloads(body, payloads, batch[i].Group, &batch[i].Message)
+		body = AppendPayloads(body, &payloads, math.MaxInt, batch[i].Group, &batch[i].Message)
 	}
-	s := NewSealer(payloads)
-	for at := 0; ; {
-		n := min(len(body)-at, FrameBodyBytes)
-		begin := len(dst)
-		dst = append(append(dst, make([]byte, HeaderBytes)...), body[at:at+n]...)
-		s.Seal(dst[begin:], at, Consensus, at+n < len(body))
-		if at += n; at == len(body) {
+	c := NewCutter(body, payloads)
+	for left := len(body); ; {
+		n := min(left, FrameBodyBytes)
+		left -= n
+		for _, piece := range c.Cut(nil, make([]byte, HeaderBytes), n, Consensus, left > 0) {
+			dst = append(dst, piece...)
+		}
+		if left == 0 {
 			return dst
 		}
 	}

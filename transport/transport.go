@@ -10,7 +10,8 @@
 // may overtake; classes have none between them. Raft needs no more. A transport that retried until delivery
 // would have to hold messages that Raft has long since superseded. A transport must
 //
-//   - never block the sender: a message is encoded and queued, or dropped, at once;
+//   - never block the sender: a message is encoded and queued, or dropped, at once. The data of an entry may
+//     be queued as it is, since nothing changes it any more;
 //   - stay within a bound of bytes per peer and kind;
 //   - report that consensus messages may have been lost (Receiver.Unreachable), so a leader stops sending
 //     ahead to an unreachable follower. Pulses repeat themselves, and the users of control and bulk wait

@@ -20,7 +20,7 @@ var transportBugs = []bug{
 	{name: "queue_of_all_or_nothing", what: "a queue to a peer never takes a message that is larger than the queue", in: "transport/tcp", found: "TestMessageLargerThanTheQueue", also: []judge{{in: "sim", test: "TestLoweredMemory", args: "-lowerings 1", says: "has not elected a leader, committed and converged"}}, edits: []edit{{"transport/kind.go",
 		`return waiting <= bound`, `return false`}}},
 	{name: "sum_of_another_length", what: "a frame's checksum is joined with the length of another payload", in: "transport", found: "TestBatchesAreFrames", edits: []edit{{"transport/sums.go",
-		`sum.join(crcjoin.Rest(p.Sum, s.begun, n), n)`, `sum.join(crcjoin.Rest(p.Sum, s.begun, n), int(p.Bytes))`}}},
+		`sum.join(crcjoin.Rest(p.Sum, c.begun, n), n)`, `sum.join(crcjoin.Rest(p.Sum, c.begun, n), int(p.Bytes))`}}},
 	{name: "checksums_not_compared", what: "a follower takes what a bad frame holds", in: "transport", found: "TestRotBehindTheSumIsRefused", edits: []edit{{"transport/sums.go",
 		`if bad := b.check.end(); bad != nil {`, `if bad := b.check.end(); bad != nil && false {`}}},
 	{name: "last_frame_not_compared", what: "a follower does not compare the checksum of a body's last frame", in: "transport", found: "TestFlippedBitsOfAMessage", edits: []edit{{"transport/sums.go",
@@ -29,4 +29,8 @@ var transportBugs = []bug{
 	{name: "joined_body_is_reused", what: "the memory of a large command is that of the next body, too", in: "transport", found: "TestLargeEntryKeepsItsBody", edits: []edit{{"transport/sums.go",
 		`		b.joined.bytes = nil
 `, ``}}},
+	{name: "part_of_a_frame_twice", what: "a frame that the socket has taken in part continues with bytes that it has", in: "transport/tcp", found: "TestAfterPieces", edits: []edit{{"transport/tcp/link.go",
+		`		pieces[0] = pieces[0][n:]
+`, `		pieces[0] = pieces[0][n-1:]
+`}}},
 }

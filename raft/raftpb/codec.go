@@ -92,6 +92,24 @@ func (e *Entry) Append(dst []byte) []byte {
 	return appendBytes(dst, 4, e.Data)
 }
 
+// appendTo is Append, and notes where Data is, which comes last.
+func (e *Entry) appendTo(dst []byte, payloads *Payloads, apart int) []byte {
+	p := Payload{Bytes: uint32(len(e.Data)), Sum: e.Sum, Apart: len(e.Data) >= apart}
+	if p.Apart {
+		head := Entry{Type: e.Type, Term: e.Term, Index: e.Index}
+		dst = appendBlock(head.Append(dst), 4, len(e.Data))
+		payloads.Apart = append(payloads.Apart, e.Data)
+		p.At = uint32(len(dst))
+	} else {
+		dst = e.Append(dst)
+		p.At = uint32(len(dst) - len(e.Data))
+	}
+	if p.Apart || len(e.Data) > 0 && e.Sum != 0 {
+		payloads.List = append(payloads.List, p)
+	}
+	return dst
+}
+
 // Size is the number of bytes that Append writes.
 func (h *HardState) Size() int {
 	return scalarSize(h.Term) + scalarSize(h.Vote) + scalarSize(h.Commit)
@@ -169,21 +187,27 @@ func (m *Message) Size() int {
 type Payload struct {
 	At, Bytes uint32 // where it is in the buffer
 	Sum       uint32
+	Apart     bool // it is not in the buffer, and belongs at At
+}
+
+// Payloads are those of a buffer, in order.
+type Payloads struct {
+	List  []Payload
+	Apart [][]byte // the data of those that are apart
 }
 
 // Append encodes m and appends it to dst.
 func (m *Message) Append(dst []byte) []byte {
-	dst, _ = m.append(dst, nil, false)
-	return dst
+	return m.append(dst, nil, 0)
 }
 
-// AppendPayloads is Append, for a buffer of less than 4 GiB. It appends to payloads where the data of each
-// entry is in the buffer, without those that are empty or of unknown sum.
-func (m *Message) AppendPayloads(dst []byte, payloads []Payload) ([]byte, []Payload) {
-	return m.append(dst, payloads, true)
+// AppendPayloads is Append, for a buffer of less than 4 GiB. Data of at least apart bytes does not go into
+// the buffer but becomes a part of payloads. They also say where the other data is whose sum is known.
+func (m *Message) AppendPayloads(dst []byte, payloads *Payloads, apart int) []byte {
+	return m.append(dst, payloads, apart)
 }
 
-func (m *Message) append(dst []byte, payloads []Payload, list bool) ([]byte, []Payload) {
+func (m *Message) append(dst []byte, payloads *Payloads, apart int) []byte {
 	dst = appendScalar(dst, 1, uint64(m.Type))
 	dst = appendScalar(dst, 2, m.To)
 	dst = appendScalar(dst, 3, m.From)
@@ -193,8 +217,10 @@ func (m *Message) append(dst []byte, payloads []Payload, list bool) ([]byte, []P
 	for i := range m.Entries {
 		e := &m.Entries[i]
 		dst = appendBlock(dst, 7, e.Size())
-		if dst = e.Append(dst); list && len(e.Data) > 0 && e.Sum != 0 { // which comes last
-			payloads = append(payloads, Payload{At: uint32(len(dst) - len(e.Data)), Bytes: uint32(len(e.Data)), Sum: e.Sum})
+		if payloads == nil {
+			dst = e.Append(dst)
+		} else {
+			dst = e.appendTo(dst, payloads, apart)
 		}
 	}
 	dst = appendScalar(dst, 8, m.Commit)
@@ -210,7 +236,7 @@ func (m *Message) append(dst []byte, payloads []Payload, list bool) ([]byte, []P
 		dst = appendBlock(dst, 14, m.Responses[i].Size())
 		dst = m.Responses[i].Append(dst)
 	}
-	return dst, payloads
+	return dst
 }
 
 // Size is the number of bytes that Append writes.

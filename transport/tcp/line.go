@@ -51,6 +51,9 @@ func newLine(t *Transport, to uint64, addr string, class transport.Class) *line 
 	switch class {
 	case transport.ClassConsensus:
 		p.out.kind, p.bound = transport.Consensus, t.o.QueueBytes
+		if t.trust == nil {
+			p.out.apart = apartBytes
+		}
 	case transport.ClassControl:
 		p.out.kind, p.bound = transport.Control, t.o.ControlBytes
 	case transport.ClassBulk:
@@ -176,7 +179,7 @@ func (p *line) writeInline(l *link, from *cutter) {
 	p.t.count.writesInline.Add(1)
 
 	p.mu.Lock()
-	l.left = frame[n:]
+	l.left = after(frame, n)
 	l.handed = len(l.left) > 0 || l.pulse.more() || l.burst.more()
 	if !l.handed {
 		p.release(l)
@@ -188,16 +191,18 @@ func (p *line) writeInline(l *link, from *cutter) {
 	}
 }
 
-// cut makes the next frame and counts it. It returns the bytes for the socket.
-func (p *line) cut(l *link, from *cutter) ([]byte, error) {
+// cut makes the next frame and counts it. It returns the pieces for the socket.
+func (p *line) cut(l *link, from *cutter) ([][]byte, error) {
 	frame := from.next()
 	count := &p.t.count.kinds[from.kind]
 	count.framesSent.Add(1)
-	count.bytesSent.Add(uint64(len(frame)))
-	if l.seal != nil {
-		return l.seal(frame)
+	count.bytesSent.Add(uint64(bytesOf(frame)))
+	if l.seal == nil {
+		return frame, nil
 	}
-	return frame, nil
+	sealed, err := l.seal(frame[0]) // with TLS all is copied, so it is one piece
+	l.sealed[0] = sealed
+	return l.sealed[:], err
 }
 
 // waits reports whether anything is queued that no goroutine has taken. The caller holds mu.

@@ -34,16 +34,17 @@ type link struct {
 	lastWrite time.Time
 
 	// Owned by the goroutine that set busy.
-	burst  cutter // what it took from the queue
-	pulse  cutter // the pulse that goes first
-	pulsed bool   // the last frame was a pulse's
-	left   []byte // the rest of a frame that a sender began to write, as it goes to the socket
+	burst  cutter   // what it took from the queue
+	pulse  cutter   // the pulse that goes first
+	pulsed bool     // the last frame was a pulse's
+	left   [][]byte // the rest of a frame that a sender began to write, as it goes to the socket
 	// seal encrypts a frame; nil without TLS. What it returns is valid until the next call.
-	seal func(frame []byte) ([]byte, error)
+	seal   func(frame []byte) ([]byte, error)
+	sealed [1][]byte // what it has returned
 	// The callback is made once, so that a write allocates nothing.
 	attempt struct {
 		write func(fd uintptr) bool
-		p     []byte
+		p     [][]byte
 		n     int
 		err   error
 	}
@@ -56,7 +57,7 @@ func newLink(conn *net.TCPConn) (*link, error) {
 	}
 	l := &link{conn: conn, raw: raw, dead: make(chan struct{})}
 	l.attempt.write = func(fd uintptr) bool {
-		l.attempt.n, l.attempt.err = writeOnce(fd, l.attempt.p)
+		l.attempt.n, l.attempt.err = writePieces(fd, l.attempt.p)
 		return true
 	}
 	return l, nil
@@ -83,8 +84,32 @@ func (l *link) watch() {
 	l.fail(err)
 }
 
+// apartBytes is how large the data of an entry is that is not copied on its way to the socket. For less the
+// copy costs less than one more piece of a write does.
+const apartBytes = 4 << 10
+
+// bytesOf returns how many bytes pieces have.
+func bytesOf(pieces [][]byte) (n int) {
+	for _, p := range pieces {
+		n += len(p)
+	}
+	return n
+}
+
+// after returns what follows the first n bytes of pieces. It changes them.
+func after(pieces [][]byte, n int) [][]byte {
+	for len(pieces) > 0 && n >= len(pieces[0]) {
+		n -= len(pieces[0])
+		pieces = pieces[1:]
+	}
+	if n > 0 {
+		pieces[0] = pieces[0][n:]
+	}
+	return pieces
+}
+
 // tryWrite passes p to the socket once, without waiting. The socket may take all of p, a part or nothing.
-func (l *link) tryWrite(p []byte) (int, error) {
+func (l *link) tryWrite(p [][]byte) (int, error) {
 	a := &l.attempt
 	a.p, a.n, a.err = p, 0, nil
 	err := l.raw.Write(a.write)
@@ -96,15 +121,15 @@ func (l *link) tryWrite(p []byte) (int, error) {
 }
 
 // writeAll writes all of p, which is a frame or the rest of one, within one stall time.
-func (l *link) writeAll(p []byte, stall time.Duration) error {
+func (l *link) writeAll(p [][]byte, stall time.Duration) error {
 	n, err := l.tryWrite(p)
-	if p = p[n:]; err != nil || len(p) == 0 {
+	if p = after(p, n); err != nil || len(p) == 0 {
 		return err
 	}
 	if err := l.conn.SetWriteDeadline(time.Now().Add(stall)); err != nil {
 		return err
 	}
-	if _, err := l.conn.Write(p); err != nil {
+	if _, err := (*net.Buffers)(&p).WriteTo(l.conn); err != nil {
 		return err
 	}
 	// A deadline that expires while the link is idle would fail the next tryWrite.

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -20,9 +21,11 @@ const (
 // follows space for a header, which holds the body's length until a cutter makes frames.
 type outbox struct {
 	kind     transport.Kind
+	apart    int     // the least data of an entry that is not copied, in bytes; 0: all is
 	full     []chunk // oldest first
 	filling  chunk   // its last body begins at openAt, and messages may join it
 	openAt   int
+	openRest int      // bytes of the open body that are not in the chunk's buffer
 	fullSum  int      // bytes in full
 	inFlight int      // bytes of the chunk that is being written, as far as they are in no frame yet
 	spare    []memory // empty
@@ -32,21 +35,36 @@ type outbox struct {
 // memory is what a chunk is in.
 type memory struct {
 	buf      []byte
-	payloads []raftpb.Payload // of kind consensus: the data of the entries in buf
+	payloads raftpb.Payloads // of kind consensus: the data of the entries
 }
 
-// bytes returns what a memory takes.
-func (m memory) bytes() int { return cap(m.buf) + cap(m.payloads)*payloadBytes }
+// bytes returns what a memory takes, without the data that is apart.
+func (m memory) bytes() int {
+	return cap(m.buf) + cap(m.payloads.List)*payloadBytes + cap(m.payloads.Apart)*sliceBytes
+}
 
-const payloadBytes = 12 // of a raftpb.Payload
+const (
+	payloadBytes = 16 // of a raftpb.Payload
+	sliceBytes   = 24
+)
+
+// emptied returns the memory for another use. It refers to no data any more.
+func (m memory) emptied() memory {
+	clear(m.payloads.Apart)
+	return memory{m.buf[:0], raftpb.Payloads{List: m.payloads.List[:0], Apart: m.payloads.Apart[:0]}}
+}
 
 type chunk struct {
 	memory
+	apart int    // bytes of the data that is apart
 	count uint64 // messages or bodies
 }
 
+// queued returns how many bytes are sent for a chunk.
+func (c *chunk) queued() int { return len(c.buf) + c.apart }
+
 // bytes returns the number of bytes that counts against the bound of the queue.
-func (o *outbox) bytes() int { return o.fullSum + len(o.filling.buf) + o.inFlight }
+func (o *outbox) bytes() int { return o.fullSum + o.filling.queued() + o.inFlight }
 
 func (o *outbox) empty() bool { return len(o.filling.buf) == 0 && len(o.full) == 0 }
 
@@ -62,12 +80,34 @@ func (o *outbox) addMessages(batch []transport.Envelope, total int) {
 				n = transport.MessageBytes(e.Group, &e.Message)
 			}
 			if !o.joins(n) {
-				o.open(n)
+				o.open(n - o.apartOf(&e.Message, n))
 			}
 		}
-		o.filling.buf, o.filling.payloads = transport.AppendPayloads(o.filling.buf, o.filling.payloads, e.Group, &e.Message)
+		least := o.apart
+		if least == 0 {
+			least = math.MaxInt
+		}
+		before := len(o.filling.payloads.Apart)
+		o.filling.buf = transport.AppendPayloads(o.filling.buf, &o.filling.payloads, least, e.Group, &e.Message)
+		for _, data := range o.filling.payloads.Apart[before:] {
+			o.filling.apart += len(data)
+			o.openRest += len(data)
+		}
 		o.filling.count++
 	}
+}
+
+// apartOf returns how many bytes of a message of n bytes are not copied.
+func (o *outbox) apartOf(m *raftpb.Message, n int) (apart int) {
+	if o.apart == 0 || n < o.apart {
+		return 0
+	}
+	for i := range m.Entries {
+		if n := len(m.Entries[i].Data); n >= o.apart {
+			apart += n
+		}
+	}
+	return apart
 }
 
 // addFitting appends those messages that have at most maxBytes and for which a queue of bound bytes has
@@ -95,20 +135,22 @@ func (o *outbox) joins(n int) bool {
 	return len(o.filling.buf) > 0 && o.body()+n <= transport.FrameBodyBytes
 }
 
-func (o *outbox) body() int { return len(o.filling.buf) - o.openAt - transport.HeaderBytes }
+func (o *outbox) body() int {
+	return len(o.filling.buf) - o.openAt - transport.HeaderBytes + o.openRest
+}
 
-// open ends the open body, if there is one, and begins the next, which has at least n bytes.
+// open ends the open body, if there is one, and begins the next, of which at least n bytes are copied.
 func (o *outbox) open(n int) {
 	o.end()
 	n += transport.HeaderBytes
-	if have := len(o.filling.buf); have > 0 && have+n > chunkBytes {
+	if have := len(o.filling.buf); have > 0 && (have+n > chunkBytes || o.filling.queued() >= chunkBytes) {
 		o.full = append(o.full, o.filling)
-		o.fullSum += have
+		o.fullSum += o.filling.queued()
 		o.filling = chunk{memory: o.memory(max(n, chunkBytes))}
 	} else if have == 0 && cap(o.filling.buf) < n {
 		o.filling.memory = o.memory(n)
 	}
-	o.openAt = len(o.filling.buf)
+	o.openAt, o.openRest = len(o.filling.buf), 0
 	o.filling.buf = append(o.filling.buf, make([]byte, transport.HeaderBytes)...)
 }
 
@@ -136,14 +178,13 @@ func (o *outbox) take() cutter {
 	if len(o.full) == 0 {
 		o.end()
 		o.full = append(o.full, o.filling)
-		o.fullSum += len(o.filling.buf)
+		o.fullSum += o.filling.queued()
 		o.filling = chunk{memory: o.memory(0)}
 	}
-	c := cutter{kind: o.kind, memory: o.full[0].memory, count: o.full[0].count}
-	c.seal = transport.NewSealer(c.payloads)
+	c := newCutter(o.kind, &o.full[0])
 	o.full = slices.Delete(o.full, 0, 1)
-	o.fullSum -= len(c.buf)
-	o.inFlight = len(c.buf)
+	o.fullSum -= c.rest
+	o.inFlight = c.rest
 	return c
 }
 
@@ -155,7 +196,7 @@ func (o *outbox) done(c *cutter) {
 
 func (o *outbox) keep(m memory) {
 	if o.spareSum+m.bytes() <= keepBytes {
-		o.spare = append(o.spare, memory{m.buf[:0], m.payloads[:0]})
+		o.spare = append(o.spare, m.emptied())
 		o.spareSum += m.bytes()
 	}
 }
@@ -167,7 +208,7 @@ func (o *outbox) discard() {
 	}
 	clear(o.full)
 	o.full, o.fullSum, o.inFlight = o.full[:0], 0, 0
-	if o.filling = (chunk{memory: memory{o.filling.buf[:0], o.filling.payloads[:0]}}); o.filling.bytes() > keepBytes {
+	if o.filling = (chunk{memory: o.filling.emptied()}); o.filling.bytes() > keepBytes {
 		o.filling.memory = memory{}
 	}
 }
@@ -189,7 +230,7 @@ func (p *latest) set(body []byte) (replaced bool) {
 }
 
 func (p *latest) take() cutter {
-	c := cutter{kind: transport.Pulse, memory: memory{buf: p.buf}, count: 1}
+	c := newCutter(transport.Pulse, &chunk{memory: memory{buf: p.buf}, count: 1})
 	p.buf, p.spare, p.waiting = p.spare[:0], nil, false
 	return c
 }
@@ -205,37 +246,52 @@ func (p *latest) bytes() int {
 	return len(p.buf)
 }
 
-// cutter makes frames of the bodies in a buffer, one after the other, in place. The header of the first frame
-// of a body goes into the space before the body. The header of a later one goes over the last bytes of the
-// frame before it, which have been written by then. So a body of any length is contiguous when it is encoded,
-// and no byte is moved.
+// cutter makes frames of the bodies in a chunk, one after the other. The header of the first frame of a
+// body goes into the space before the body. The header of a later one goes over the last bytes of the frame
+// before it, which have been written by then. So no byte is moved, and a frame is one piece. If data is
+// apart, a frame has more pieces, and the header of a later one is in memory of its own.
 //
 // Invariant: the frame that next returned has been written, or its connection is dead, before next is called
 // again.
 type cutter struct {
 	kind transport.Kind
 	memory
-	seal  transport.Sealer
-	at    int    // the first byte that is in no frame yet
-	left  int    // bytes of the body that has begun
-	count uint64 // messages or bodies in buf
+	cut     transport.Cutter
+	rest    int    // bytes that are in no frame yet
+	left    int    // bytes of the body that has begun
+	count   uint64 // messages or bodies in it
+	isApart bool   // data is apart
+	head    [transport.HeaderBytes]byte
+	pieces  [usualPieces][]byte // of the last frame
 }
 
-func (c *cutter) more() bool { return c.at < len(c.buf) }
+// usualPieces is how many pieces a frame may have without an allocation.
+const usualPieces = 8
 
-// bytes returns how many are in no frame yet.
-func (c *cutter) unframed() int { return len(c.buf) - c.at }
+func newCutter(k transport.Kind, from *chunk) cutter {
+	return cutter{
+		kind: k, memory: from.memory, count: from.count, rest: from.queued(),
+		cut: transport.NewCutter(from.buf, from.payloads), isApart: from.apart > 0,
+	}
+}
 
-// next returns the next frame, sealed.
-func (c *cutter) next() []byte {
+func (c *cutter) more() bool { return c.rest > 0 }
+
+// unframed returns how many are in no frame yet.
+func (c *cutter) unframed() int { return c.rest }
+
+// next returns the pieces of the next frame, sealed. They are valid until the next call.
+func (c *cutter) next() [][]byte {
+	head := c.head[:]
 	if c.left == 0 {
-		c.left = int(binary.LittleEndian.Uint32(c.buf[c.at:]))
-		c.at += transport.HeaderBytes
+		head = c.cut.Skip(transport.HeaderBytes)
+		c.left = int(binary.LittleEndian.Uint32(head))
+		c.rest -= transport.HeaderBytes
+	} else if !c.isApart {
+		head = c.cut.Behind(transport.HeaderBytes)
 	}
 	n := min(c.left, transport.FrameBodyBytes)
-	frame := c.buf[c.at-transport.HeaderBytes : c.at+n]
 	c.left -= n
-	c.seal.Seal(frame, c.at, c.kind, c.left > 0)
-	c.at += n
-	return frame
+	c.rest -= n
+	return c.cut.Cut(c.pieces[:0], head, n, c.kind, c.left > 0)
 }

@@ -30,19 +30,19 @@ func sized(index uint64, n int) transport.Envelope {
 // of the messages and of a header for each body; the memory that is kept is bounded.
 func TestOutboxIsAList(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		o := outbox{kind: transport.Consensus}
+		o := outbox{kind: transport.Consensus, apart: rapid.SampledFrom([]int{0, 1, 5000}).Draw(rt, "apart")}
 		assembler := transport.NewAssembler(transport.ClassConsensus, transport.DefaultFrameBytes)
 		var twin []transport.Envelope
 		queued, index := 0, uint64(0)
 		take := func() {
 			before := o.bytes()
 			c := o.take()
-			if o.bytes() != before || o.inFlight != len(c.buf) {
-				rt.Fatalf("taking a chunk of %d bytes changed the count from %d to %d", len(c.buf), before, o.bytes())
+			if o.bytes() != before || o.inFlight != c.unframed() {
+				rt.Fatalf("taking a chunk of %d bytes changed the count from %d to %d", c.unframed(), before, o.bytes())
 			}
 			count := uint64(0)
 			for c.more() {
-				h, part, _, err := transport.OpenFrame(c.next())
+				h, part, _, err := transport.OpenFrame(bytes.Join(c.next(), nil))
 				if err != nil {
 					rt.Fatal(err)
 				}
@@ -123,6 +123,43 @@ func TestOutboxIsAList(t *testing.T) {
 	})
 }
 
+// What follows any number of bytes of pieces is what follows as many bytes of them in one.
+func TestAfterPieces(t *testing.T) {
+	whole := []byte("some bytes in pieces")
+	for n := range len(whole) + 1 {
+		pieces := [][]byte{whole[:4], nil, whole[4:5], whole[5:13], whole[13:]}
+		if rest := bytes.Join(after(pieces, n), nil); !bytes.Equal(rest, whole[n:]) {
+			t.Errorf("after %d bytes: %q, want %q", n, rest, whole[n:])
+		}
+	}
+}
+
+// Large data leaves without a copy, whatever the frames that it is cut into. It counts as what is queued.
+func TestLargeDataIsApart(t *testing.T) {
+	o := outbox{kind: transport.Consensus, apart: apartBytes}
+	small, large := bytes.Repeat([]byte("s"), apartBytes-1), bytes.Repeat([]byte("l"), 200_000)
+	e := transport.Envelope{Group: 1, Message: raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2, Entries: []raftpb.Entry{{Data: small}, {Data: large}, {Data: small}}}}
+	n := transport.MessageBytes(e.Group, &e.Message)
+	o.addMessages([]transport.Envelope{e}, n)
+	if have := o.bytes(); have != n+transport.HeaderBytes || cap(o.filling.buf) > n-len(large)+100 {
+		t.Errorf("%d bytes are queued, want %d, in a buffer of %d", have, n+transport.HeaderBytes, cap(o.filling.buf))
+	}
+	c, shared := o.take(), 0
+	for c.more() {
+		for _, p := range c.next() {
+			if at := shared; at < len(large) && len(p) > 0 && &p[0] == &large[at] {
+				shared += len(p)
+			}
+		}
+	}
+	if shared != len(large) {
+		t.Errorf("%d of %d bytes leave as they are", shared, len(large))
+	}
+	if o.done(&c); o.spare[0].payloads.Apart[:1][0] != nil {
+		t.Error("the data stays in memory that is kept")
+	}
+}
+
 // bare returns a line without sockets, and a link on which no goroutine writes.
 func bare() (*line, *link) {
 	t := &Transport{o: Options{QueueBytes: 64 << 20, FrameBytes: 64 << 20, StallTimeout: time.Hour}}
@@ -171,7 +208,7 @@ func TestPulseAtEachBorder(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			h, part, _, err := transport.OpenFrame(frame)
+			h, part, _, err := transport.OpenFrame(bytes.Join(frame, nil))
 			if err != nil {
 				rt.Fatal(err)
 			}

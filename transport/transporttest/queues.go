@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"sync"
@@ -280,7 +281,7 @@ func bounds(k *kit) {
 				accepted = hosts[0].SendBytes(2, row.kind, body[:size])
 			} else {
 				e := numbered(1, 2, n)
-				e.Message.Entries = []raftpb.Entry{{Data: body[:size]}}
+				e.Message.Entries = []raftpb.Entry{{Data: bytes.Clone(body[:size])}} // which does not change any more
 				accepted = sendOne(hosts[0], e)
 			}
 			if accepted {
