@@ -243,8 +243,8 @@ func TestSubmitManyKeepsNoResults(t *testing.T) {
 	_ = n.Close(over)
 }
 
-// Several goroutines hand in commands and reads at two nodes and take outcomes, all with the same Completions:
-// each tag comes once, and all places are free in the end.
+// Several goroutines hand in commands and reads at two nodes and take outcomes, all with the same Completions.
+// Each tag comes once, and all places are free in the end.
 func TestCompletionsOfTwoNodes(t *testing.T) {
 	const each, limit = 200, 16
 	done := millrace.NewCompletions[int64](limit)
