@@ -243,7 +243,7 @@ func TestSubmitManyKeepsNoResults(t *testing.T) {
 	_ = n.Close(over)
 }
 
-// Several goroutines hand in commands and reads at two nodes and take outcomes, all with the same Completions.
+// Several goroutines hand in commands and reads at two nodes, and take outcomes, all with one Completions.
 // Each tag comes once, and all places are free in the end.
 func TestCompletionsOfTwoNodes(t *testing.T) {
 	const each, limit = 200, 16
