@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/object"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -22,12 +23,12 @@ import (
 // leader or not, give some of them up, and repeat those of their own sessions at another host. The network
 // loses, repeats, delays and reorders the frames in which hosts forward them.
 //
-// Each command is a different text, so the checks of every run say what calls owe: a command is applied once
-// at most, at the same index by all (ghost.apply); one that is acknowledged is applied; one whose client was
-// told "surely not" never is. Besides:
+// Each command is a different text, so the checks of every run say what calls owe: a command is applied
+// once at most, at the same position by all (ghost.apply); one that is acknowledged is applied; one whose
+// client was told "surely not" never is. Besides:
 //
 //	each call has one outcome             simCall's methods
-//	the result is of the receipt's index  simCall.check
+//	the result is of the receipt's place  simCall.check
 //	each call is answered at the end      everyoneIsAnswered
 //	own sessions never expire for a user  simCall.check
 
@@ -60,7 +61,7 @@ type simCall struct {
 	replica   *replica
 	since     time.Duration
 	committed outcome.Receipt
-	result    uint64 // the index at which it was applied here
+	result    raftpb.Position // where it was applied here
 	duplicate outcome.Receipt
 	failed    error
 	givenUp   bool
@@ -79,7 +80,7 @@ func (c *simCall) Committed(r outcome.Receipt) {
 		return
 	}
 	if c.committed.Index > 0 || c.failed != nil || c.duplicate.Index > 0 {
-		c.violate("is committed at %d after %+v, %+v, %v", r.Index, c.committed, c.duplicate, c.failed)
+		c.violate("is committed at %v after %+v, %+v, %v", positionOf(r), c.committed, c.duplicate, c.failed)
 	}
 	c.committed = r
 }
@@ -106,17 +107,19 @@ func (c *simCall) Duplicate(r outcome.Receipt, _ []byte, _ bool) {
 	// A call without a session learns that its command is in a snapshot which its member has installed.
 	asked := c.call.Session != nil || c.replica.restored >= r.Index
 	if c.failed != nil || c.duplicate.Index > 0 || c.committed.Index > 0 || !asked {
-		c.violate("is a duplicate of %d after %+v, %+v, %v", r.Index, c.committed, c.duplicate, c.failed)
+		c.violate("is a duplicate of %v after %+v, %+v, %v", positionOf(r), c.committed, c.duplicate, c.failed)
 	}
 	c.duplicate = r
 }
 
-func (c *simCall) applied(index uint64) {
-	if c.result > 0 && c.result != index && !c.givenUp { // a machine that is made again is given it again
-		c.violate("gets the results of %d and of %d", c.result, index)
+func (c *simCall) applied(at raftpb.Position) {
+	if c.hasResult() && c.result != at && !c.givenUp { // a machine that is made again is given it again
+		c.violate("gets the results of %v and of %v", c.result, at)
 	}
-	c.result = index
+	c.result = at
 }
+
+func (c *simCall) hasResult() bool { return c.result.Index > 0 }
 
 // check records what is known of the outcome, and reports whether all is.
 func (c *simCall) check(w *world) (done bool) {
@@ -127,22 +130,22 @@ func (c *simCall) check(w *world) (done bool) {
 	if c.committed.Index == 0 && c.duplicate.Index == 0 && c.failed == nil {
 		return false // most calls, after most events
 	}
-	mayBeRefused := c.replica.life.w.objects != nil && len(w.objects.named[c.command]) > 0 && c.result == 0
+	mayBeRefused := c.replica.life.w.objects != nil && len(w.objects.named[c.command]) > 0 && !c.hasResult()
 	if c.committed.Index > 0 && !c.noted && !mayBeRefused {
 		c.noted = true
 		g.acknowledge(w, c.replica, c.command, c.committed)
 	}
 	switch {
-	case c.result > 0 && c.committed.Index > 0:
-		if c.result != c.committed.Index {
-			c.violate("is committed at %d, and has the result of %d", c.committed.Index, c.result)
+	case c.hasResult() && c.committed.Index > 0:
+		if at := positionOf(c.committed); c.result != at {
+			c.violate("is committed at %v, and has the result of %v", at, c.result)
 		}
 		if c.last {
 			g.finished = true
 		}
 	case c.duplicate.Index > 0:
-		if at := g.counted[c.command]; at != c.duplicate.Index {
-			c.violate("is a duplicate of entry %d, and was applied at %d", c.duplicate.Index, at)
+		if at := g.counted[c.command]; at != positionOf(c.duplicate) {
+			c.violate("is a duplicate of entry %v, and was applied at %v", positionOf(c.duplicate), at)
 		}
 	case c.failed != nil:
 		c.checkFailure(w)
@@ -256,7 +259,7 @@ func (c *simCall) giveUp() {
 	case err == nil:
 		return
 	case !outcome.MayHaveCommitted(err):
-		if c.committed.Index > 0 || c.result > 0 {
+		if c.committed.Index > 0 || c.hasResult() {
 			c.violate("is withdrawn with %v after %+v", err, c.committed)
 		}
 		if c.call.Session == nil {
@@ -282,10 +285,10 @@ func (m callMachine) Apply(batch []statemachine.Command) error {
 	}
 	for i := range batch {
 		c := &batch[i]
-		if err := r.meets(c.Index, string(c.Data)); err != nil {
+		if err := r.meets(c.Position(), string(c.Data)); err != nil {
 			return err
 		}
-		r.recordCommand(c.Index, c.Term, c.Time, string(c.Data))
+		r.recordCommand(c.Position(), c.Term, c.Time, string(c.Data))
 		c.ResultSum = r.sum
 		if err := r.useObjects(c); err != nil {
 			return err
@@ -297,27 +300,39 @@ func (m callMachine) Apply(batch []statemachine.Command) error {
 		if call.replica != r || call.command != string(c.Data) {
 			call.violate("is connected with %q at %s", c.Data, r.name)
 		}
-		call.applied(c.Index)
+		call.applied(c.Position())
 	}
 	return nil
 }
 
 // recordCommand checks and records that the replica applies a command.
-func (r *replica) recordCommand(index, term uint64, now time.Duration, command string) {
+func (r *replica) recordCommand(at raftpb.Position, term uint64, now time.Duration, command string) {
 	w := r.life.w
-	if index <= r.watch.applied {
-		w.breaks(property.StateMachineSafety, "%s applies entry %d after entry %d", r.name, index, r.watch.applied)
-	}
+	r.inOrder(at)
 	if now < r.watch.time {
-		w.breaks(property.ExactlyOnce, "%s applies entry %d at log time %v after %v", r.name, index, now, r.watch.time)
+		w.breaks(property.ExactlyOnce, "%s applies entry %v at log time %v after %v", r.name, at, now, r.watch.time)
 	}
-	r.watch.applied, r.watch.time = index, now
-	r.observeApplied(index, term, command)
+	r.watch.applied, r.watch.time = at, now
+	r.observeApplied(at, term, command)
 	r.addToState(command)
-	r.ghost.apply(w, r.name, statemachine.Entry{Index: index, Term: term, Data: []byte(command)})
+	r.ghost.apply(w, r.name, statemachine.Entry{Index: at.Index, Pos: at.Pos, Term: term, Data: []byte(command)})
 }
 
-// commandOf returns the command in the data of an entry.
+// commandAt returns the command at a place of an entry. Its own data is what an entry of another type has
+// at 0.
+func (w *world) commandAt(e *raftpb.Entry, pos uint32) string {
+	if e.Type != raftpb.EntryBatch && pos == 0 {
+		return w.commandOf(e.Data)
+	}
+	for at, command := range e.Commands() {
+		if at.Pos == pos {
+			return w.commandOf(command)
+		}
+	}
+	return ""
+}
+
+// commandOf returns the command in the data of one.
 func (w *world) commandOf(data []byte) string {
 	if w.calls == nil {
 		return string(data)

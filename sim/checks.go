@@ -2,9 +2,12 @@ package sim
 
 import (
 	"hash/fnv"
+	"iter"
+	"math"
 	"time"
 
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -12,16 +15,16 @@ import (
 // that package property lists are checked against it; each has a file of its own.
 type ghost struct {
 	id      uint64
-	leaders map[uint64]uint64    // term → who led it: election safety
-	entries map[position]content // every entry ever seen in a log: log matching
-	applied []content            // applied[i] is what some host applied at index i+1: state machine safety
-	acked   map[uint64]string    // index → command acknowledged there
-	acks    []acknowledgement    // the same, in the order in which clients were told
-	refused map[string]bool      // commands whose clients were told that they are not committed
-	counted map[string]uint64    // command → index at which it was applied
+	leaders map[uint64]uint64          // term → who led it: election safety
+	entries map[position]content       // every entry ever seen in a log: log matching
+	applied [][]content                // applied[i][pos] is what some host applied at that place of entry i+1: state machine safety
+	acked   map[raftpb.Position]string // command acknowledged there
+	acks    []acknowledgement          // the same, in the order in which clients were told
+	refused map[string]bool            // commands whose clients were told that they are not committed
+	counted map[string]raftpb.Position // command → where it was applied
 
-	orders map[position]uint64 // entries seen in a log that skip a command → its index
-	skips  map[uint64]uint64   // commands that are skipped → the first entry that says so
+	orders map[position]raftpb.Position // entries seen in a log that skip a command → where that is
+	skips  map[raftpb.Position]uint64   // commands that are skipped → the first entry that says so
 
 	rosters map[uint64]raftpb.ConfState // version → configuration: churn.go
 	version uint64                      // the latest
@@ -32,11 +35,13 @@ type ghost struct {
 	finished    bool   // and is
 }
 
+// position is an entry of a log. A command is at a raftpb.Position.
 type position struct{ index, term uint64 }
 
 // content is an entry with the term of its predecessor. If two logs have equal contents at an index, they are
-// equal up to there.
+// equal up to there. In ghost.applied it is one command of an entry.
 type content struct {
+	typ            raftpb.EntryType
 	term, previous uint64 // terms of the entry and of the one before, which may be unknownTerm
 	hash           uint64
 	command        string
@@ -47,22 +52,53 @@ const unknownTerm = ^uint64(0)
 func newGhost(id uint64) *ghost {
 	return &ghost{
 		id:      id,
-		leaders: map[uint64]uint64{}, entries: map[position]content{}, acked: map[uint64]string{},
-		refused: map[string]bool{}, counted: map[string]uint64{},
-		orders: map[position]uint64{}, skips: map[uint64]uint64{},
+		leaders: map[uint64]uint64{}, entries: map[position]content{}, acked: map[raftpb.Position]string{},
+		refused: map[string]bool{}, counted: map[string]raftpb.Position{},
+		orders: map[position]raftpb.Position{}, skips: map[raftpb.Position]uint64{},
 	}
 }
 
 func (g *ghost) last() uint64 { return uint64(len(g.applied)) }
 
+// at returns the command that was applied at a position, without one if none was.
+func (g *ghost) at(p raftpb.Position) (c content) {
+	if p.Index > 0 && p.Index <= g.last() && int(p.Pos) < len(g.applied[p.Index-1]) {
+		c = g.applied[p.Index-1][p.Pos]
+	}
+	return c
+}
+
+// commands yields what was applied by entries first to last, or the last one known.
+func (g *ghost) commands(first, last uint64) iter.Seq2[raftpb.Position, content] {
+	return func(yield func(raftpb.Position, content) bool) {
+		for i := first; i <= min(last, g.last()); i++ {
+			for pos, c := range g.applied[i-1] {
+				if c.command != "" && !yield(raftpb.Position{Index: i, Pos: uint32(pos)}, c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// wholeEntry is the position behind all commands of an entry.
+func wholeEntry(index uint64) raftpb.Position {
+	return raftpb.Position{Index: index, Pos: math.MaxUint32}
+}
+
+// positionOf returns where a receipt says that its command is.
+func positionOf(r outcome.Receipt) raftpb.Position {
+	return raftpb.Position{Index: r.Index, Pos: r.Pos}
+}
+
 // watch is the last observation of one life.
 type watch struct {
 	status   diagnosis.Status
 	leaderIn map[uint64]bool
-	base     uint64   // the entries through it are not in its log any more
-	terms    []uint64 // terms[i]: of entry base+i+1 in its log, as checked
-	applied  uint64
-	time     time.Duration // log time of the last
+	base     uint64          // the entries through it are not in its log any more
+	terms    []uint64        // terms[i]: of entry base+i+1 in its log, as checked
+	applied  raftpb.Position // its last command, or wholeEntry of a snapshot
+	time     time.Duration   // log time of the last
 }
 
 // check runs after every event, on the process that it concerned, or on all if who is nil.

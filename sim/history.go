@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Outcome is what a client knows of its command at the end.
@@ -29,6 +31,11 @@ type Operation[C, R any] struct {
 	Outcome      Outcome
 	Call, Return time.Duration // virtual time; an unknown command never returns: Forever
 	Index        uint64        // in the log, if Outcome is Applied
+	Pos          uint32        // among the commands with this Index, from 0
+}
+
+func (o *Operation[C, R]) position() raftpb.Position {
+	return raftpb.Position{Index: o.Index, Pos: o.Pos}
 }
 
 // Forever is the Return of an operation whose outcome is not known.
@@ -49,13 +56,13 @@ func checkOrder[C, R any](history []Operation[C, R]) error {
 	var last *Operation[C, R] // of those that have returned, the one farthest in the log
 	for _, op := range calls {
 		for len(returns) > 0 && returns[0].Return < op.Call {
-			if last == nil || returns[0].Index > last.Index {
+			if last == nil || returns[0].position().Compare(last.position()) > 0 {
 				last = returns[0]
 			}
 			returns = returns[1:]
 		}
-		if last != nil && op.Index <= last.Index {
-			return fmt.Errorf("the command %+v, called at %v, is entry %d, although %+v had returned at %v and is entry %d", op.Input, op.Call, op.Index, last.Input, last.Return, last.Index)
+		if last != nil && op.position().Compare(last.position()) <= 0 {
+			return fmt.Errorf("the command %+v, called at %v, is entry %v, although %+v had returned at %v and is entry %v", op.Input, op.Call, op.position(), last.Input, last.Return, last.position())
 		}
 	}
 	return nil

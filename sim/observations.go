@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -38,10 +39,10 @@ func (h *machine) observeOperation(op crashfs.Op) {
 	}
 }
 
-// observeApplied writes an entry that a state machine applies.
-func (r *replica) observeApplied(index, term uint64, data string) {
+// observeApplied writes a command that a state machine applies.
+func (r *replica) observeApplied(at raftpb.Position, term uint64, data string) {
 	if w := r.life.w; w.observed() {
-		w.observe("%s applies entry %d of term %d: %x", r.name, index, term, hashOf([]byte(data)))
+		w.observe("%s applies entry %v of term %d: %x", r.name, at, term, hashOf([]byte(data)))
 	}
 }
 

@@ -113,7 +113,7 @@ func (l *life) phases() (s coverage.Set) {
 	s.Add(coverage.Shutdown, l.handsOver || slices.ContainsFunc(l.replicas, func(r *replica) bool { return r.closing }))
 	s.Add(coverage.Transfer, since(l.transfers))
 	for _, r := range l.replicas {
-		s.Add(coverage.Recovery, r.group != nil && r.recovers > 0 && r.watch.applied < r.recovers)
+		s.Add(coverage.Recovery, r.group != nil && r.recovers > 0 && r.watch.applied.Index < r.recovers)
 	}
 	return s
 }

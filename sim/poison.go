@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
-	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -67,16 +66,17 @@ func (s *diverging) operate() {
 				return
 			}
 			s.report.Halts++
+			at, known := halted.Command()
 			switch h := r.life.host; {
 			case r.group.Err() != nil:
 				s.w.violate("%s has stopped: %v", r.name, r.group.Err())
-			case halted.First != halted.Last, halted.Skipped > 0, errors.Is(halted, errFleeting):
+			case !known, halted.Skipped > 0, errors.Is(halted, errFleeting):
 				h.crash(crashfs.LoseNothing)
 				h.start()
 			case s.kind == PoisonedAlone: // the others work
 			case r.leads():
 				s.report.Skips++
-				r.group.StartSkip(raftpb.Position{Index: halted.First, Pos: halted.FirstPos})
+				r.group.StartSkip(at)
 			}
 		})
 		s.operate()

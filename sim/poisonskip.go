@@ -48,7 +48,7 @@ type poisons struct {
 type skipAsked struct {
 	replica   *replica
 	execution *host.Execution
-	index     uint64
+	at        raftpb.Position
 }
 
 const poisonPrefix = "poison-"
@@ -102,22 +102,22 @@ func (p *poisons) schedule() {
 
 // meets is called with each command that the machine of a replica is given, before it has an effect. The
 // error is what Apply returns.
-func (r *replica) meets(index uint64, command string) error {
+func (r *replica) meets(at raftpb.Position, command string) error {
 	p, g := r.life.w.poisons, r.ghost
 	if p == nil {
 		return nil
 	}
 	if r.suspect {
-		p.w.breaks(property.StateMachineSafety, "the machine of %s has halted, and is given entry %d before its state was restored", r.name, index)
+		p.w.breaks(property.StateMachineSafety, "the machine of %s has halted, and is given entry %v before its state was restored", r.name, at)
 	}
-	for at, by := range g.skips {
-		if by < index && r.has(at) {
-			p.w.breaks(property.StateMachineSafety, "%s applies entry %d, behind entry %d, which skips command %d, and has the effect of that", r.name, index, by, at)
+	for skipped, by := range g.skips {
+		if by < at.Index && r.has(skipped) {
+			p.w.breaks(property.StateMachineSafety, "%s applies entry %v, behind entry %d, which skips command %v, and has the effect of that", r.name, at, by, skipped)
 		}
 	}
-	for at := r.watch.applied + 1; at < index && at <= g.last(); at++ {
-		if c := g.applied[at-1].command; c != "" && g.skips[at] == 0 {
-			p.w.breaks(property.StateMachineSafety, "%s passes entry %d, %q, which others have applied, and no entry skips it", r.name, at, c)
+	for between, c := range g.commands(max(r.watch.applied.Index, 1), at.Index) {
+		if between.Compare(r.watch.applied) > 0 && between.Compare(at) < 0 && g.skips[between] == 0 {
+			p.w.breaks(property.StateMachineSafety, "%s passes entry %v, %q, which others have applied, and no entry skips it", r.name, between, c.command)
 		}
 	}
 	kind, isPoison := strings.CutPrefix(command, poisonPrefix)
@@ -126,19 +126,19 @@ func (r *replica) meets(index uint64, command string) error {
 	}
 	r.suspect = true
 	p.w.count(Halts)
-	p.w.record(fmt.Sprintf("%s cannot apply entry %d: %s", r.name, index, command))
+	p.w.record(fmt.Sprintf("%s cannot apply entry %v: %s", r.name, at, command))
 	switch {
 	case strings.HasPrefix(kind, "panic"):
 		panic(errPoison)
 	case strings.HasPrefix(kind, "named"):
-		return &outcome.CommandError{Index: index, Err: errPoison}
+		return &outcome.CommandError{Index: at.Index, Pos: at.Pos, Err: errPoison}
 	}
 	return errPoison
 }
 
-// has reports whether the state of a replica has the effect of the command at an index.
-func (r *replica) has(index uint64) bool {
-	return index <= r.ghost.last() && r.state[r.ghost.applied[index-1].command]
+// has reports whether the state of a replica has the effect of the command at a position.
+func (r *replica) has(at raftpb.Position) bool {
+	return r.state[r.ghost.at(at).command]
 }
 
 // poisonIn lists the poison commands in the state of a replica, in one word.
@@ -159,37 +159,40 @@ func (w *world) recordSkips(r *replica, committed uint64) {
 	if w.poisons == nil {
 		return
 	}
-	for at, index := range g.orders {
-		if at.index > committed || r.knownTerm(at.index) != at.term || g.skips[index] > 0 && g.skips[index] <= at.index {
+	for at, skipped := range g.orders {
+		if at.index > committed || r.knownTerm(at.index) != at.term || g.skips[skipped] > 0 && g.skips[skipped] <= at.index {
 			continue
 		}
-		if command, known := r.commandAt(index); known && !isPoison(command) {
-			w.breaks(property.StateMachineSafety, "entry %d of group %d skips command %d, %q, which all machines can apply", at.index, g.id, index, command)
+		if command, known := r.commandAt(skipped); known && !isPoison(command) {
+			w.breaks(property.StateMachineSafety, "entry %d of group %d skips command %v, %q, which all machines can apply", at.index, g.id, skipped, command)
 		}
-		if g.skips[index] == 0 {
+		if g.skips[skipped] == 0 {
 			w.count(CommandsSkipped)
 		}
-		g.skips[index] = at.index
+		g.skips[skipped] = at.index
 	}
 }
 
-// skippedBy returns which command an entry skips, or 0 (host/skip.go).
-func skippedBy(e *raftpb.Entry) uint64 {
+// skippedBy returns where the command is that an entry skips, if it does (host/skip.go).
+func skippedBy(e *raftpb.Entry) (at raftpb.Position, skips bool) {
 	const head = 1 + 16
 	if e.Type != raftpb.EntryHost || len(e.Data) <= head || e.Data[0] != 38 {
-		return 0
+		return at, false
 	}
-	index, _ := binary.Uvarint(e.Data[head:])
-	return index
+	index, n := binary.Uvarint(e.Data[head:])
+	pos, _ := binary.Uvarint(e.Data[head+n:]) // 0 if there is none
+	return raftpb.Position{Index: index, Pos: uint32(pos)}, true
 }
 
-// commandAt returns the command at an index in the log of a replica, if the checks have seen it there.
-func (r *replica) commandAt(index uint64) (command string, known bool) {
+// commandAt returns the command at a position in the log of a replica, if the checks have seen its entry
+// there.
+func (r *replica) commandAt(at raftpb.Position) (command string, known bool) {
+	index := at.Index
 	if index <= r.watch.base || index > r.watch.base+uint64(len(r.watch.terms)) {
 		return "", false
 	}
 	c, known := r.ghost.entries[position{index, r.watch.terms[index-r.watch.base-1]}]
-	return r.life.w.commandOf([]byte(c.command)), known
+	return r.life.w.commandAt(&raftpb.Entry{Type: c.typ, Index: index, Data: []byte(c.command)}, at.Pos), known
 }
 
 // operate is a round of the operator.
@@ -214,15 +217,16 @@ func (p *poisons) visit(r *replica) {
 	var halted *outcome.HaltedError
 	if !errors.As(r.group.Halted(), &halted) {
 		if last := r.group.Status().Applied; last > 0 && !p.w.nemesis.stopped && p.rng.IntN(40) == 0 {
-			p.skip(r, 1+p.rng.Uint64N(last)) // a mistake
+			p.skip(r, raftpb.Position{Index: 1 + p.rng.Uint64N(last)}) // a mistake
 		}
 		return
 	}
-	command, _ := r.commandAt(halted.First)
+	first, known := halted.Command()
+	command, _ := r.commandAt(first)
 	switch {
 	case p.condemns(r, halted):
 		p.giveUp(r)
-	case halted.First != halted.Last, halted.Skipped > 0:
+	case !known, halted.Skipped > 0:
 		if p.rng.IntN(2) == 0 { // or it helps itself
 			p.restart(r.life.host)
 		}
@@ -231,20 +235,20 @@ func (p *poisons) visit(r *replica) {
 		p.blind[r.life.host.id] = false
 		p.restart(r.life.host)
 	case p.rng.IntN(8) == 0:
-		p.skip(r, halted.First+pick(p.rng, ^uint64(0), 1)) // a mistake
+		p.skip(r, raftpb.Position{Index: first.Index + pick(p.rng, ^uint64(0), 1)}) // a mistake
 	case r.leads() || p.rng.IntN(4) == 0:
-		p.skip(r, halted.First)
+		p.skip(r, first)
 	}
 }
 
 // condemns reports whether a replica is halted for good, because it has applied what the group skips.
 func (p *poisons) condemns(r *replica, halted *outcome.HaltedError) bool {
-	for index, by := range r.ghost.skips {
+	for skipped, by := range r.ghost.skips {
 		if by != halted.First || by != halted.Last {
 			continue
 		}
-		if !r.has(index) {
-			p.w.breaks(property.StateMachineSafety, "%s is halted at entry %d, which skips command %d, and does not have its effect: %v", r.name, by, index, halted)
+		if !r.has(skipped) {
+			p.w.breaks(property.StateMachineSafety, "%s is halted at entry %d, which skips command %v, and does not have its effect: %v", r.name, by, skipped, halted)
 		}
 		return true
 	}
@@ -298,9 +302,9 @@ func (p *poisons) restart(h *machine) {
 }
 
 // skip asks a member to make the group skip a command.
-func (p *poisons) skip(r *replica, index uint64) {
-	p.w.record(fmt.Sprintf("%s is asked to skip command %d", r.name, index))
-	p.asked = append(p.asked, &skipAsked{r, r.group.StartSkip(raftpb.Position{Index: index}), index})
+func (p *poisons) skip(r *replica, at raftpb.Position) {
+	p.w.record(fmt.Sprintf("%s is asked to skip command %v", r.name, at))
+	p.asked = append(p.asked, &skipAsked{r, r.group.StartSkip(at), at})
 }
 
 // poll looks at what happens to the requests.
@@ -310,13 +314,13 @@ func (p *poisons) poll() {
 		switch r := a.replica; {
 		case !done:
 			return r.life.dead
-		case err == nil && r.ghost.skips[a.index] == 0:
-			p.w.breaks(property.StateMachineSafety, "%s says that command %d is skipped, and no entry says so", r.name, a.index)
+		case err == nil && r.ghost.skips[a.at] == 0:
+			p.w.breaks(property.StateMachineSafety, "%s says that command %v is skipped, and no entry says so", r.name, a.at)
 		case err == nil:
 		case errors.Is(err, outcome.ErrMembersUnchanged), errors.Is(err, outcome.ErrStopped), errors.Is(err, outcome.ErrNotFounded):
 			p.w.count(SkipsRefused)
 		default:
-			p.w.breaks(property.Failures, "%s: the skip of command %d ends with an error of unknown kind: %v", r.name, a.index, err)
+			p.w.breaks(property.Failures, "%s: the skip of command %v ends with an error of unknown kind: %v", r.name, a.at, err)
 		}
 		return true
 	})

@@ -17,16 +17,15 @@ import (
 // acknowledge records that a client was told that its command is committed. Now and then it checks that a
 // majority of disks would hold the command after the worst crash that the mode of durability covers.
 func (g *ghost) acknowledge(w *world, by *replica, command string, r outcome.Receipt) {
-	if other, ok := g.acked[r.Index]; ok && (w.calls == nil || other != command) { // a user may repeat a command elsewhere
-		w.breaks(property.CommittedStays, "%q and %q are both acknowledged at index %d", command, other, r.Index)
+	at := positionOf(r)
+	if other, ok := g.acked[at]; ok && (w.calls == nil || other != command) { // a user may repeat a command elsewhere
+		w.breaks(property.CommittedStays, "%q and %q are both acknowledged at index %v", command, other, at)
 	}
-	if r.Index <= g.last() {
-		if c := g.applied[r.Index-1]; c.command != "" && c.command != command {
-			w.breaks(property.CommittedStays, "%q is acknowledged at index %d, where %q was applied", command, r.Index, c.command)
-		}
+	if c := g.at(at); c.command != "" && c.command != command {
+		w.breaks(property.CommittedStays, "%q is acknowledged at index %v, where %q was applied", command, at, c.command)
 	}
-	g.acked[r.Index] = command
-	g.acks = append(g.acks, acknowledgement{r.Index, r.Term, command, w.now})
+	g.acked[at] = command
+	g.acks = append(g.acks, acknowledgement{at, r.Term, command, w.now})
 	if w.rng.IntN(16) == 0 {
 		w.checkDurable(by, command, r)
 	}
@@ -51,19 +50,19 @@ func (w *world) checkDurable(by *replica, command string, r outcome.Receipt) {
 				return
 			}
 			entries, err := log.Entries(r.Index, r.Index+1, 1)
-			if err == nil && entries[0].Term == r.Term && w.commandOf(entries[0].Data) == command {
+			if err == nil && entries[0].Term == r.Term && w.commandAt(&entries[0], r.Pos) == command {
 				holders = append(holders, h.id)
 			}
 		})
 	}
 	if by.ghost.churns {
 		if !by.ghost.quorum(by, r.Index, func(id uint64) bool { return slices.Contains(holders, id) }) {
-			w.breaks(property.CommittedIsDurable, "%q is acknowledged at index %d, but after a crash with %v only the disks of hosts %v would have it, which were never a quorum", command, r.Index, loss, holders)
+			w.breaks(property.CommittedIsDurable, "%q is acknowledged at index %v, but after a crash with %v only the disks of hosts %v would have it, which were never a quorum", command, positionOf(r), loss, holders)
 		}
 		return
 	}
 	if len(holders) <= voters/2 {
-		w.breaks(property.CommittedIsDurable, "%q is acknowledged at index %d, but after a crash with %v only %d of the disks of %d voters would have it", command, r.Index, loss, len(holders), voters)
+		w.breaks(property.CommittedIsDurable, "%q is acknowledged at index %v, but after a crash with %v only %d of the disks of %d voters would have it", command, positionOf(r), loss, len(holders), voters)
 	}
 }
 
@@ -88,9 +87,10 @@ func (w *world) checkNothingLost() {
 		}
 		s, last := r.group.Status(), r.ghost.last()
 		if s.Role == event.RoleLeader && s.LastIndex < last {
-			c := r.ghost.applied[last-1]
-			w.breaks(property.CommittedStays, "%q (term %d) was applied at index %d, and is not in the log of the leader, %s, which ends at %d",
-				c.command, c.term, last, r.name, s.LastIndex)
+			for at, c := range r.ghost.commands(last, last) {
+				w.breaks(property.CommittedStays, "%q (term %d) was applied at index %v, and is not in the log of the leader, %s, which ends at %d",
+					c.command, c.term, at, r.name, s.LastIndex)
+			}
 		}
 	})
 }

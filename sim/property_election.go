@@ -33,12 +33,15 @@ func (w *world) checkLeaderCompleteness(r *replica) {
 	if r.life.isMoved {
 		termOf = r.knownTerm // the log cannot open its cold segments meanwhile (seeds 849 and 4359)
 	}
-	for k, c := range r.ghost.applied {
+	for k := range r.ghost.applied {
 		if uint64(k+1) < first {
 			continue
 		}
-		if term := termOf(uint64(k + 1)); c.command != "" && term != c.term {
-			w.breaks(property.LeaderCompleteness, "new leader %s has term %d at index %d, where an entry of term %d is committed", r.name, term, k+1, c.term)
+		term := termOf(uint64(k + 1))
+		for at, c := range r.ghost.commands(uint64(k+1), uint64(k+1)) {
+			if term != c.term {
+				w.breaks(property.LeaderCompleteness, "new leader %s has term %d at index %v, where an entry of term %d is committed", r.name, term, at, c.term)
+			}
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (w *world) checkLog(r *replica, s diagnosis.Status) {
 			if e.Sum != 0 && e.Sum != crcjoin.Sum(e.Data) {
 				w.breaks(property.LogMatching, "%s carries the sum %08x with entry %d@%d, whose data has another", r.name, e.Sum, e.Index, e.Term)
 			}
-			c := content{term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
+			c := content{typ: e.Type, term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
 			at := position{e.Index, e.Term}
 			seen, ok := r.ghost.entries[at]
 			switch {
@@ -52,8 +52,8 @@ func (w *world) checkLog(r *replica, s diagnosis.Status) {
 					e.Index, e.Term, r.name, c.command, c.previous, seen.command, seen.previous)
 			}
 			r.ghost.entries[at] = c
-			if index := skippedBy(&e); index > 0 {
-				r.ghost.orders[at] = index
+			if skipped, skips := skippedBy(&e); skips {
+				r.ghost.orders[at] = skipped
 			}
 			terms = append(terms, e.Term)
 			through++

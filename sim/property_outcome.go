@@ -7,16 +7,16 @@ import (
 	"github.com/millrace/millrace/sim/property"
 )
 
-// A command that was acknowledged at an index is applied there, and nowhere else (thesis §6.3). Checked at
-// the end; ghost.apply checks it at each entry.
+// A command that was acknowledged at a position is applied there, and nowhere else (thesis §6.3). Checked at
+// the end; ghost.apply checks it at each command.
 
-// checkAtEnd: every acknowledged command is applied at the index where it was acknowledged, and the hosts
+// checkAtEnd: every acknowledged command is applied where it was acknowledged, and the hosts
 // close without an error.
 func (w *world) checkAtEnd() {
 	for _, g := range w.ghosts {
-		for index, command := range g.acked {
-			if g.counted[command] != index && !(isPoison(command) && g.skips[index] > 0) {
-				w.breaks(property.ExactlyOnce, "%q was acknowledged at index %d and is applied at %d", command, index, g.counted[command])
+		for at, command := range g.acked {
+			if g.counted[command] != at && !(isPoison(command) && g.skips[at] > 0) {
+				w.breaks(property.ExactlyOnce, "%q was acknowledged at index %v and is applied at %v", command, at, g.counted[command])
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/coverage"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -89,9 +90,10 @@ type aRead struct {
 
 // acknowledgement is what a client was told, in the order in which clients were told.
 type acknowledgement struct {
-	index, term uint64
-	command     string
-	at          time.Duration
+	place   raftpb.Position
+	term    uint64
+	command string
+	at      time.Duration
 }
 
 func newReads(w *world) reads {
@@ -152,7 +154,7 @@ func (c *reads) begin(r *replica, kind readKind) {
 			return
 		}
 		a.must = 1 + c.rng.IntN(a.must)
-		r.group.StartApplied(&a.read, r.ghost.acks[a.must-1].index)
+		r.group.StartApplied(&a.read, r.ghost.acks[a.must-1].place.Index)
 	case inBetween:
 		a.must = 0
 		r.group.StartBetween(&a.read, func() { a.ran++ })
@@ -239,8 +241,8 @@ func (c *reads) poll(r *replica) {
 func (r *replica) sees(must int, kind readKind) {
 	for ; r.seen < must; r.seen++ {
 		if a := r.ghost.acks[r.seen]; !r.state[a.command] && !isPoison(a.command) {
-			r.life.w.breaks(property.ReadsAreCurrent, "a %v read on %s does not see %.30q, which was acknowledged at index %d in term %d at %v, before the read began",
-				kind, r.name, a.command, a.index, a.term, a.at)
+			r.life.w.breaks(property.ReadsAreCurrent, "a %v read on %s does not see %.30q, which was acknowledged at index %v in term %d at %v, before the read began",
+				kind, r.name, a.command, a.place, a.term, a.at)
 		}
 	}
 }
@@ -249,8 +251,8 @@ func (r *replica) sees(must int, kind readKind) {
 func (r *replica) seesIndex(a *aRead) {
 	last := r.ghost.acks[a.must-1]
 	for _, seen := range r.ghost.acks[:a.must] {
-		if seen.index <= last.index && !r.state[seen.command] && !isPoison(seen.command) {
-			r.life.w.breaks(property.ReadsAreCurrent, "%s has applied the log through index %d, and not %.30q, which was acknowledged at index %d", r.name, last.index, seen.command, seen.index)
+		if seen.place.Index <= last.place.Index && !r.state[seen.command] && !isPoison(seen.command) {
+			r.life.w.breaks(property.ReadsAreCurrent, "%s has applied the log through index %d, and not %.30q, which was acknowledged at index %v", r.name, last.place.Index, seen.command, seen.place)
 		}
 	}
 }
@@ -278,11 +280,11 @@ func (c *reads) readByLease(r *replica) {
 			c.done[leased]++
 			if seen < must {
 				a := r.ghost.acks[seen]
-				c.w.breaks(property.ReadsAreCurrent, "a read under a lease on %s does not see %.30q, which was acknowledged at index %d in term %d at %v, before the read began", r.name, a.command, a.index, a.term, a.at)
+				c.w.breaks(property.ReadsAreCurrent, "a read under a lease on %s does not see %.30q, which was acknowledged at index %v in term %d at %v, before the read began", r.name, a.command, a.place, a.term, a.at)
 			}
 			for _, a := range r.ghost.acks[seen:before] {
-				if a.term > term && a.index > through {
-					c.w.breaks(property.ReadsAreCurrent, "%s still holds its lease of term %d, and %.30q was acknowledged at index %d in term %d at %v, after what it has read", r.name, term, a.command, a.index, a.term, a.at)
+				if a.term > term && a.place.Compare(through) > 0 {
+					c.w.breaks(property.ReadsAreCurrent, "%s still holds its lease of term %d, and %.30q was acknowledged at index %v in term %d at %v, after what it has read", r.name, term, a.command, a.place, a.term, a.at)
 				}
 			}
 		})

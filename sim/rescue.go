@@ -54,10 +54,10 @@ type rescueStory struct {
 	survivors []*machine
 	lost      []*machine
 	best      *machine
-	kept      map[uint64]string // index → command in the rescued log
-	old       *ghost            // of the cluster before
-	cluster   uint64            // the new one
-	operators uint64            // runs of a rescue so far
+	kept      map[raftpb.Position]string // commands in the rescued log
+	old       *ghost                     // of the cluster before
+	cluster   uint64                     // the new one
+	operators uint64                     // runs of a rescue so far
 }
 
 // Rescues runs the scenario. The error, if any, is a *Violation.
@@ -192,12 +192,12 @@ func (s *rescueStory) rescueBest() {
 			w.violate("host %d was rescued, whose log ends with %v, and that of host %d, which was given, too, with %v", best.id, b, h.id, a)
 		}
 	}
-	for _, index := range slices.Sorted(maps.Keys(s.old.acked)) {
-		command := s.old.acked[index]
+	for _, at := range slices.SortedFunc(maps.Keys(s.old.acked), raftpb.Position.Compare) {
+		command := s.old.acked[at]
 		switch {
-		case s.kept[index] == command:
+		case s.kept[at] == command:
 		case had[command]:
-			w.violate("%.40q was acknowledged at index %d and is on the disk of a survivor, and not in the log of host %d, which was rescued", command, index, best.id)
+			w.violate("%.40q was acknowledged at index %v and is on the disk of a survivor, and not in the log of host %d, which was rescued", command, at, best.id)
 		default:
 			s.report.Lost++
 		}
@@ -225,23 +225,23 @@ func (s *rescueStory) rescueBest() {
 	s.cluster = done.Cluster
 }
 
-// logOf returns the commands that a machine which is down has, by index: those that are in its log, and those
-// that the cluster has applied before that log begins.
-func (s *rescueStory) logOf(h *machine) map[uint64]string {
-	commands, ghost := map[uint64]string{}, s.old
+// logOf returns the commands that a machine which is down has, by position: those that are in its log, and
+// those that the cluster has applied before that log begins.
+func (s *rescueStory) logOf(h *machine) map[raftpb.Position]string {
+	commands, ghost := map[raftpb.Position]string{}, s.old
 	h.afterCrash(crashfs.LoseAll, 1, func(log *wal.Group) {
-		for i := uint64(1); i < log.FirstIndex() && i <= ghost.last(); i++ {
-			if c := ghost.applied[i-1].command; c != "" {
-				commands[i] = c
-			}
+		for at, c := range ghost.commands(1, log.FirstIndex()-1) {
+			commands[at] = c.command
 		}
 		for i := log.FirstIndex(); i <= log.LastIndex(); i++ {
 			entries, err := log.Entries(i, i+1, 1)
 			if err != nil {
 				s.w.violate("the log of host %d cannot be read at %d: %v", h.id, i, err)
 			}
-			if e := &entries[0]; e.Type == raftpb.EntryNormal && len(e.Data) > 0 {
-				commands[i] = string(e.Data)
+			for at, command := range entries[0].Commands() {
+				if len(command) > 0 {
+					commands[at] = string(command)
+				}
 			}
 		}
 	})
@@ -273,10 +273,8 @@ func (s *rescueStory) newCluster(h *machine, done *rescue.Report) *ghost {
 	g.refused = s.old.refused
 	// A machine that is restored from a snapshot has what the old cluster had applied through it.
 	g.applied = slices.Clone(s.old.applied[:snapshotOn(h.disk, 1)])
-	for i, c := range g.applied {
-		if c.command != "" {
-			g.counted[c.command] = uint64(i + 1)
-		}
+	for at, c := range g.commands(1, g.last()) {
+		g.counted[c.command] = at
 	}
 	return g
 }
@@ -355,10 +353,10 @@ func (s *rescueStory) joinOthers() {
 // checkKept: what the rescued log had is applied.
 func (s *rescueStory) checkKept() {
 	g := s.w.ghosts[0]
-	for _, index := range slices.Sorted(maps.Keys(s.kept)) {
-		command := s.kept[index]
-		if g.last() < index || g.applied[index-1].command != command {
-			s.w.violate("the rescued log has %.40q at index %d, and it is not applied", command, index)
+	for _, at := range slices.SortedFunc(maps.Keys(s.kept), raftpb.Position.Compare) {
+		command := s.kept[at]
+		if g.at(at).command != command {
+			s.w.violate("the rescued log has %.40q at index %v, and it is not applied", command, at)
 		}
 	}
 }

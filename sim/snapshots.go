@@ -71,7 +71,7 @@ func (r *replica) view() (statemachine.Snapshot, error) {
 		r.life.w.breaks(property.SnapshotIsState, "the machine of %s has halted, and a snapshot is taken of its state", r.name)
 	}
 	r.life.capturing++
-	text := fmt.Sprintf("%d %d %d %d", r.watch.applied, r.watch.time, len(r.state), r.sum)
+	text := fmt.Sprintf("%d %d %d %d", r.watch.applied.Index, r.watch.time, len(r.state), r.sum)
 	if r.life.w.poisons != nil {
 		text += " " + r.poisonIn()
 	}
@@ -105,16 +105,16 @@ func (r *replica) restore(from io.Reader) error {
 			return err
 		}
 	}
-	if index < r.watch.applied && !r.suspect {
-		w.breaks(property.SnapshotIsState, "%s has applied entry %d, and is restored to entry %d", r.name, r.watch.applied, index)
+	if index < r.watch.applied.Index && !r.suspect {
+		w.breaks(property.SnapshotIsState, "%s has applied entry %v, and is restored to entry %d", r.name, r.watch.applied, index)
 	}
 	if index > r.ghost.last() {
 		w.breaks(property.SnapshotIsState, "%s is restored to entry %d, and no host has applied more than %d", r.name, index, r.ghost.last())
 	}
 	r.state, r.sum, r.seen, r.suspect = map[string]bool{}, 0, 0, false
 	in := strings.Split(poison, ",")
-	for _, c := range r.ghost.applied[:index] {
-		if c.command != "" && (!isPoison(c.command) || slices.Contains(in, c.command)) {
+	for _, c := range r.ghost.commands(1, index) {
+		if !isPoison(c.command) || slices.Contains(in, c.command) {
 			r.addToState(c.command)
 		}
 	}
@@ -123,10 +123,10 @@ func (r *replica) restore(from io.Reader) error {
 	}
 	for at, by := range r.ghost.skips {
 		if by <= index && r.has(at) {
-			w.breaks(property.SnapshotIsState, "%s is restored to entry %d, behind entry %d, which skips command %d, and has the effect of that", r.name, index, by, at)
+			w.breaks(property.SnapshotIsState, "%s is restored to entry %d, behind entry %d, which skips command %v, and has the effect of that", r.name, index, by, at)
 		}
 	}
-	r.watch.applied, r.watch.time, r.restored = index, now, index
+	r.watch.applied, r.watch.time, r.restored = wholeEntry(index), now, index
 	w.count(Restores)
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/property"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -55,7 +56,7 @@ func RunMachine[C, R any](o Options, load Workload[C, R]) (report Report, histor
 	}
 	o.calls, o.groups = true, 1
 	w := newWorld(o)
-	u := &userRun[C, R]{w: w, load: load, rng: splitSeed(o.Seed, 20), results: map[uint64]*userResult[C, R]{}, machines: map[uint64]userMachine[C, R]{}}
+	u := &userRun[C, R]{w: w, load: load, rng: splitSeed(o.Seed, 20), results: map[raftpb.Position]*userResult[C, R]{}, machines: map[uint64]userMachine[C, R]{}}
 	w.user = u
 	defer func() {
 		report, history = w.report(), u.history
@@ -95,9 +96,9 @@ type userRun[C, R any] struct {
 	load     Workload[C, R]
 	rng      *rand.Rand
 	history  []Operation[C, R]
-	idle     []int                        // clients without a command
-	clients  int                          // so far
-	results  map[uint64]*userResult[C, R] // by index
+	idle     []int // clients without a command
+	clients  int   // so far
+	results  map[raftpb.Position]*userResult[C, R]
 	machines map[uint64]userMachine[C, R] // the latest of each host
 }
 
@@ -221,7 +222,7 @@ func (o *userOutcome[C, R]) Poll() (outcome.Receipt, bool, error) {
 	var already *millrace.AlreadyAppliedError
 	switch {
 	case err == nil:
-		op.Outcome, op.Output, op.Index = Applied, result, receipt.Index
+		op.Outcome, op.Output, op.Index, op.Pos = Applied, result, receipt.Index, receipt.Pos
 		u.checkResult(op)
 		o.ghost.finished = o.ghost.finished || o.last
 	case errors.As(err, &already): // a snapshot was installed over it: the result is unknown, the entry is not
@@ -237,13 +238,13 @@ func (o *userOutcome[C, R]) Poll() (outcome.Receipt, bool, error) {
 	return receipt, true, err
 }
 
-// checkResult: a client gets the result that its host has computed at the index of the receipt.
+// checkResult: a client gets the result that its host has computed at the position of the receipt.
 func (u *userRun[C, R]) checkResult(op *Operation[C, R]) {
-	switch r := u.results[op.Index]; {
+	switch r := u.results[op.position()]; {
 	case r == nil:
-		u.w.breaks(property.StateMachineSafety, "the client of %+v at host %d has a result of entry %d, which no host has applied", op.Input, op.Host, op.Index)
+		u.w.breaks(property.StateMachineSafety, "the client of %+v at host %d has a result of entry %v, which no host has applied", op.Input, op.Host, op.position())
 	case !equal(r.is, op.Output):
-		u.w.breaks(property.StateMachineSafety, "the client of %+v at host %d gets %+v, and entry %d, its command, has the result %+v", op.Input, op.Host, op.Output, op.Index, r.is)
+		u.w.breaks(property.StateMachineSafety, "the client of %+v at host %d gets %+v, and entry %v, its command, has the result %+v", op.Input, op.Host, op.Output, op.position(), r.is)
 	}
 }
 
@@ -265,8 +266,8 @@ func (m *watchedMachine[C, R]) Apply(batch []millrace.Command[numbered[C]], resu
 	m.batch = m.batch[:0]
 	for i := range batch {
 		c := &batch[i]
-		r.recordCommand(c.Index, c.Term, c.Time, c.Value.text)
-		m.batch = append(m.batch, millrace.Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Value: c.Value.value})
+		r.recordCommand(placeOf(c), c.Term, c.Time, c.Value.text)
+		m.batch = append(m.batch, millrace.Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Value: c.Value.value})
 	}
 	if err := m.user.Apply(m.batch, results); err != nil {
 		return err
@@ -274,16 +275,21 @@ func (m *watchedMachine[C, R]) Apply(batch []millrace.Command[numbered[C]], resu
 	for i := range batch {
 		c := &batch[i]
 		m.applied = c.Index
-		first := m.run.results[c.Index]
+		first := m.run.results[placeOf(c)]
 		if first == nil {
-			m.run.results[c.Index] = &userResult[C, R]{c.Value.value, results[i], r.name}
+			m.run.results[placeOf(c)] = &userResult[C, R]{c.Value.value, results[i], r.name}
 			continue
 		}
 		if !equal(first.is, results[i]) {
-			w.breaks(property.StateMachineSafety, "the machine is not deterministic: entry %d, %+v, gives %+v at %s, and gave %+v at %s (package smtest looks for the cause)", c.Index, c.Value.value, results[i], r.name, first.is, first.by)
+			w.breaks(property.StateMachineSafety, "the machine is not deterministic: entry %v, %+v, gives %+v at %s, and gave %+v at %s (package smtest looks for the cause)", placeOf(c), c.Value.value, results[i], r.name, first.is, first.by)
 		}
 	}
 	return nil
+}
+
+// placeOf returns where a command is.
+func placeOf[C any](c *millrace.Command[C]) raftpb.Position {
+	return raftpb.Position{Index: c.Index, Pos: c.Pos}
 }
 
 // userView is a snapshot of a user's machine: a line of the simulator's before it (view).
@@ -338,7 +344,7 @@ func (m *watchedMachine[C, R]) Restore(ctx context.Context, from io.Reader) erro
 	if err := m.replica.restore(strings.NewReader(line)); err != nil {
 		return err
 	}
-	m.applied = m.replica.watch.applied
+	m.applied = m.replica.watch.applied.Index
 	return nil
 }
 
@@ -370,7 +376,7 @@ func (u *userRun[C, R]) checkAtEnd() {
 		if h.gone || !ok {
 			continue
 		}
-		last := m.replica.watch.applied
+		last := m.replica.watch.applied.Index
 		if first, ok := digests[last]; !ok {
 			digests[last] = digest{of, h.id}
 		} else if first.of != of {

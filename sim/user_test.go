@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -32,7 +33,9 @@ func sums(newMachine func(host uint64) millrace.StateMachine[int64, int64]) sim.
 // growing: each command adds at least one, so the results grow with the log.
 func growing(history []sim.Operation[int64, int64]) error {
 	applied := slices.DeleteFunc(slices.Clone(history), func(op sim.Operation[int64, int64]) bool { return op.Outcome != sim.Applied })
-	slices.SortFunc(applied, func(a, b sim.Operation[int64, int64]) int { return int(a.Index) - int(b.Index) })
+	slices.SortFunc(applied, func(a, b sim.Operation[int64, int64]) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Pos, b.Pos))
+	})
 	for i := 1; i < len(applied); i++ {
 		if applied[i].Output <= applied[i-1].Output {
 			return fmt.Errorf("%+v has a result after that of %+v", applied[i], applied[i-1])

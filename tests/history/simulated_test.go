@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim"
 	"github.com/millrace/millrace/sim/history"
 )
@@ -102,7 +103,8 @@ func recorded(simulated []sim.Operation[ask, found]) (h History) {
 		o := Operation{
 			Client: s.Client, Key: s.Input.Key, Kind: s.Input.Kind, Value: s.Input.Value, Want: s.Input.Want,
 			Outcome: map[sim.Outcome]Outcome{sim.Applied: Answered, sim.Refused: Refused, sim.Unknown: Unknown}[s.Outcome],
-			Got:     s.Output.Got, Took: s.Output.Took, Call: s.Call, Return: s.Return, Index: s.Index,
+			Got:     s.Output.Got, Took: s.Output.Took, Call: s.Call, Return: s.Return,
+			Index: s.Index*raftpb.MaxBatchCommands + uint64(s.Pos), // a position, which orders as the log does
 		}
 		if o.Outcome != Answered {
 			o.Index = 0
