@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"weak"
 
@@ -240,4 +241,69 @@ func TestSubmitManyKeepsNoResults(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = n.Close(over)
+}
+
+// Several goroutines hand in commands and reads at two nodes, and take outcomes, all with one Completions.
+// Each tag comes once, and all places are free in the end.
+func TestCompletionsOfTwoNodes(t *testing.T) {
+	const each, limit = 200, 16
+	done := millrace.NewCompletions[int64](limit)
+	var submitters, takers sync.WaitGroup
+	for i := range uint64(2) {
+		n := open(t, alone(t), millrace.InMemory(&counter{}, millrace.Binary[int64]()))
+		lead(t, n)
+		for j := range uint64(2) {
+			submitters.Go(func() {
+				commands, tags := make([]int64, each), make([]uint64, each)
+				for k := range tags {
+					commands[k], tags[k] = 1, (2*i+j)*each+uint64(k)
+				}
+				for len(tags) > 0 && t.Context().Err() == nil {
+					taken, err := n.SubmitMany(commands[:min(3, len(tags))], tags[:min(3, len(tags))], done)
+					if commands, tags = commands[taken:], tags[taken:]; err == nil && len(tags) > 0 {
+						if err = n.SubmitRead(tags[0], millrace.Linearizable, done); err == nil {
+							commands, tags = commands[1:], tags[1:]
+						}
+					}
+					if err != nil && !errors.Is(err, millrace.ErrCompletionsFull) {
+						t.Error(err)
+						return
+					}
+					runtime.Gosched()
+				}
+			})
+		}
+	}
+	var mu sync.Mutex
+	came := map[uint64]int{}
+	stop := make(chan struct{})
+	all := sync.OnceFunc(func() { close(stop) })
+	for range 2 {
+		takers.Go(func() {
+			var outcomes []millrace.Completion[int64]
+			for {
+				select {
+				case <-done.Ready():
+				case <-stop:
+					return
+				}
+				outcomes = done.Take(outcomes)
+				mu.Lock()
+				for _, c := range outcomes {
+					if came[c.Tag]++; c.Err != nil || came[c.Tag] > 1 {
+						t.Errorf("%+v came %d times", c, came[c.Tag])
+					}
+				}
+				if len(came) == 4*each {
+					all()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	submitters.Wait()
+	takers.Wait()
+	if done.Space() != limit {
+		t.Errorf("space for %d, want %d", done.Space(), limit)
+	}
 }

@@ -28,26 +28,29 @@ type journal struct {
 	mu      sync.Mutex
 	applied []string
 	at      map[string]uint64 // command → index
+	places  map[string]outcome.Position
 	index   uint64
+	last    outcome.Position
 	hash    uint32
 	grown   chan struct{} // closed and replaced at each apply
 }
 
 func newJournal() *journal {
-	return &journal{at: map[string]uint64{}, grown: make(chan struct{})}
+	return &journal{at: map[string]uint64{}, places: map[string]outcome.Position{}, grown: make(chan struct{})}
 }
 
 func (j *journal) Apply(entries []statemachine.Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range entries {
-		if e.Index <= j.index {
-			return fmt.Errorf("entry %d after %d", e.Index, j.index)
+		if at := e.Position(); at.Compare(j.last) <= 0 {
+			return fmt.Errorf("entry %v after %v", at, j.last)
 		}
-		j.index = e.Index
+		j.index, j.last = e.Index, e.Position()
+		j.places[string(e.Data)] = e.Position()
 		j.applied = append(j.applied, string(e.Data))
 		j.at[string(e.Data)] = e.Index
-		j.hash = crc32.Update(j.hash, crc32.IEEETable, binary.BigEndian.AppendUint64(nil, e.Index))
+		j.hash = crc32.Update(j.hash, crc32.IEEETable, binary.BigEndian.AppendUint64(nil, e.Index<<16|uint64(e.Pos)))
 		j.hash = crc32.Update(j.hash, crc32.IEEETable, e.Data)
 	}
 	close(j.grown)
@@ -270,5 +273,54 @@ func checkSame(t *testing.T, journals []*journal, commands int) {
 		if len(j.applied) != commands || j.hash != journals[0].hash {
 			t.Fatalf("host %d applied %d commands with hash %x, want %d with %x", i+1, len(j.applied), j.hash, commands, journals[0].hash)
 		}
+	}
+}
+
+// With several commands in an entry each client gets the place of its command, every host applies the
+// commands in the order of their places, and again after all have restarted. A host that does not say that
+// it reads such entries keeps the others from writing them.
+func TestClusterWithBatchEntries(t *testing.T) {
+	for _, all := range []bool{true, false} {
+		t.Run(fmt.Sprint(all), func(t *testing.T) {
+			const clients, each = 64, 8
+			c, err := startCluster(3, scratch.Dir(t), pipeline.Async{}, func(c *host.Config) { c.BatchEntries = all || c.ID != 3 })
+			t.Cleanup(func() { c.close(t) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := deadline(t)
+			receipts := make([]outcome.Receipt, clients*each)
+			var wg sync.WaitGroup
+			for k := range clients {
+				wg.Go(func() {
+					for i := range each {
+						r, err := c.propose(ctx, fmt.Sprint(k*each+i))
+						if receipts[k*each+i] = r; err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			packed := 0
+			for _, j := range c.journals {
+				j.waitFor(t, clients*each)
+				if j.hash != c.journals[0].hash || len(j.applied) != clients*each {
+					t.Fatalf("a host has applied %d commands, another state than the first", len(j.applied))
+				}
+			}
+			for i, r := range receipts {
+				if at := (outcome.Position{Index: r.Index, Pos: r.Pos}); c.journals[0].places[fmt.Sprint(i)] != at {
+					t.Fatalf("the receipt of command %d says %v, and it was applied at %v", i, at, c.journals[0].places[fmt.Sprint(i)])
+				}
+				if r.Pos > 0 {
+					packed++
+				}
+			}
+			if packed > 0 != all {
+				t.Errorf("%d commands share an entry with one before them", packed)
+			}
+		})
 	}
 }

@@ -119,7 +119,7 @@ func (g *Group) CallMany(calls []*Call) (taken int, err error) {
 }
 
 // SubmitRead begins a read as StartRead does, whose outcome comes to Completions. An error means that it has
-// not begun: ErrCompletionsFull.
+// not begun: ErrCompletionsFull. Nothing ends a read that waits for a leader but the end of the group.
 func (g *Group) SubmitRead(tag uint64, maxAge time.Duration, to *Completions) error {
 	if to == nil || to.queue == nil {
 		return errNoCompletions

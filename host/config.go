@@ -89,6 +89,13 @@ type Config struct {
 	// SegmentBytes is the size of a segment of the log; default 64 MiB.
 	SegmentBytes int64
 
+	// BatchEntries makes the commands of a turn one entry of the log, in the groups that lead here. A command
+	// is then at an index and a place (Receipt.Pos), and a machine that keeps it keeps its neighbours in memory.
+	// It begins when each member of the group has said that it reads such entries. A host says so if it has
+	// BatchEntries itself. From then on no member of an earlier version can follow. A group with large objects,
+	// or whose machine keeps its state on disk, has no such entries.
+	BatchEntries bool
+
 	// MemoryBytes is about the most memory that this host uses for what is under way in all its groups,
 	// with overhead. That is recent entries of the log, commands, and messages from and to peers. Default
 	// 256 MiB, at least 64 KiB. Each use has its share (memory.go), and what does not fit is refused or

@@ -125,7 +125,7 @@ func (g *Group) proposeFrame(f *proposals.Frame) (why proposals.Why) {
 	if len(fresh) == 0 {
 		return 0
 	}
-	first, err := g.proposeEntries(g.work.entries, 0)
+	first, err := g.proposeEntries(g.work.entries, len(g.work.entries), 0)
 	n := uint64(len(g.work.entries))
 	clear(g.work.entries)
 	switch {

@@ -174,7 +174,7 @@ func (g *objectGroup) Work(doing string, piece func() (more bool)) (enqueue func
 }
 
 func (g *objectGroup) Propose(data []byte) error {
-	_, err := (*Group)(g).proposeEntries([]raftpb.Entry{{Data: data}}, 0)
+	_, err := (*Group)(g).proposeEntries([]raftpb.Entry{{Data: data}}, 1, 0)
 	return err
 }
 

@@ -1,9 +1,11 @@
 package host
 
 import (
+	"encoding/binary"
 	"errors"
 	"time"
 
+	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/crcjoin"
@@ -15,6 +17,7 @@ import (
 // proposeAll offers commands to the core in batches of about one append, and registers their clients at their
 // indexes.
 func (g *Group) proposeAll() {
+	g.proposals.Together = g.packs()
 	for batch := g.proposals.Next(); len(batch) > 0; {
 		batch = g.propose(batch)
 	}
@@ -35,7 +38,11 @@ func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) 
 		g.work.entries = append(g.work.entries, raftpb.Entry{Data: data})
 		bytes += len(data)
 	}
-	first, err := g.proposeEntries(g.work.entries, len(g.work.entries))
+	together := g.proposals.Together && len(batch) > 1
+	if together {
+		g.pack(bytes)
+	}
+	first, err := g.proposeEntries(g.work.entries, len(batch), len(batch))
 	clear(g.work.entries)
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
@@ -54,8 +61,40 @@ func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) 
 		g.life.counts.batches.Add(1)
 		g.life.counts.commands.Add(uint64(len(batch)))
 		g.life.counts.bytes.Add(uint64(bytes))
+		if together {
+			return g.proposals.AcceptTogether(g.core.node.BasicStatus().Term, first, batch)
+		}
 		return g.proposals.Accept(g.core.node.BasicStatus().Term, first, batch)
 	}
+}
+
+// pack makes one entry of those in the scratch, whose data has some bytes.
+func (g *Group) pack(bytes int) {
+	data := make([]byte, 0, raftpb.BatchOverheadBytes+len(g.work.entries)*raftpb.CommandOverheadBytes+bytes)
+	data = binary.LittleEndian.AppendUint32(data, uint32(len(g.work.entries)))
+	for i := range g.work.entries {
+		data = raftpb.AppendCommand(data, g.work.entries[i].Data)
+	}
+	clear(g.work.entries)
+	g.work.entries = append(g.work.entries[:0], raftpb.Entry{Type: raftpb.EntryBatch, Data: data})
+}
+
+// packs reports whether the commands of one turn may be one entry: every member has said that it reads such
+// entries. A machine that keeps its state on disk, or that may have to wait for objects, gets entries of one
+// command each.
+func (g *Group) packs() bool {
+	if !g.host.config.BatchEntries || g.machine.apply.Hook != nil {
+		return false
+	}
+	if m, ok := g.machine.apply.Machine.(*apply.Commands); ok && m.Options.Applied != nil {
+		return false
+	}
+	for _, id := range g.memberIDs() {
+		if id != g.self && !g.host.readsBatches(id) {
+			return false
+		}
+	}
+	return true
 }
 
 func (g *Group) rejectBatch(batch []proposals.Proposal) error {
@@ -75,9 +114,10 @@ func (g *Group) rejectBatch(batch []proposals.Proposal) error {
 	return nil
 }
 
-// proposeEntries proposes entries, all or none, and returns the index of the first. own is how many are
-// commands from the inbox. The data of each is summed here, and not again on this host (decision 0037).
-func (g *Group) proposeEntries(entries []raftpb.Entry, own int) (first uint64, err error) {
+// proposeEntries proposes entries, all or none, and returns the index of the first. They hold some
+// commands, of which own are from the inbox. The data of each entry is summed here, and not again on this
+// host (decision 0037).
+func (g *Group) proposeEntries(entries []raftpb.Entry, commands, own int) (first uint64, err error) {
 	for i := range entries {
 		entries[i].Sum = crcjoin.Sum(entries[i].Data)
 	}
@@ -85,7 +125,7 @@ func (g *Group) proposeEntries(entries []raftpb.Entry, own int) (first uint64, e
 		return 0, err
 	}
 	last := g.core.node.BasicStatus().LastIndex
-	g.proposals.batching.Record(last, len(entries), own)
+	g.proposals.batching.Record(last, commands, own)
 	return last + 1 - uint64(len(entries)), nil
 }
 
@@ -107,7 +147,7 @@ func (t *callTurn) View() proposals.View {
 func (t *callTurn) TakesCommands() bool                              { return t.members.founding.TakesCommands() }
 func (t *callTurn) Stamp(first bool) (stamp time.Duration, due bool) { return (*Group)(t).stamp(first) }
 func (t *callTurn) Propose(entries []raftpb.Entry) (first uint64, err error) {
-	return (*Group)(t).proposeEntries(entries, 0)
+	return (*Group)(t).proposeEntries(entries, len(entries), 0)
 }
 func (t *callTurn) ProposeOffered()   { (*Group)(t).proposeAll() }
 func (t *callTurn) NextFrame() uint64 { return t.host.nextFrame() }

@@ -29,7 +29,24 @@ func (c Config) settings() (all peers.Settings) {
 	for i, s := range equalSettings {
 		all[uint64(i+1)] = uint64(s.of(c))
 	}
+	if c.BatchEntries {
+		all[batchSetting] = 1
+	}
 	return all
+}
+
+// batchSetting is the number under which a host says that it reads entries with several commands, with the
+// value 1.
+const batchSetting = 100
+
+// readsBatches reports whether another host has said so in its present life.
+func (h *Host) readsBatches(id uint64) bool {
+	p := h.network.handshakes.Of(id)
+	if p == nil {
+		return false
+	}
+	s := p.Settings.Load()
+	return s != nil && (*s)[batchSetting] == 1
 }
 
 // tellSettings tells another host how this one is set.

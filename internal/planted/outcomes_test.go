@@ -50,8 +50,8 @@ var outcomeBugs = []bug{
 	{name: "untaken_are_proposed", what: "commands of SubmitMany for which there is no memory are said to be refused, and proposed", in: "host", found: "TestSubmitManyWhenOverloaded", edits: []edit{{"host/inbox.go",
 		`append(b.waiting.proposals, batch[:taken]...)`, `append(b.waiting.proposals, batch...)`}}},
 	{name: "gathered_are_kept", what: "the outcomes of deposed commands are gathered for their Completions, and not handed over", in: "host", found: "TestSubmitManyIsAnsweredInTheEnd", also: []judge{{in: "sim", test: "TestTogether", args: "-together 40"}}, edits: []edit{{"host/internal/proposals/queue.go",
-		`Settlement{Err: outcome.ErrDropped}) })
-	q.delivery.flush()`, `Settlement{Err: outcome.ErrDropped}) })`}}},
+		`q.answer(w, 0, 0, Dropped) })
+	q.delivery.flush()`, `q.answer(w, 0, 0, Dropped) })`}}},
 	{name: "next_gets_the_tag", what: "an outcome of SubmitMany comes with the tag of the next command", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/internal/proposals/waiter.go",
 		`Tag: w.tag,`, `Tag: w.tag + 1,`}}},
 	{name: "places_are_lost", what: "SubmitMany keeps the places of commands that were not taken", in: "host", found: "TestSubmitManyWhenOverloaded", edits: []edit{{"host/completions.go",

@@ -87,4 +87,12 @@ var poisonBugs = []bug{
 		`	if len(rest) > 0 {
 		return Batch{}, fmt`, `	if len(rest) > 1<<30 {
 		return Batch{}, fmt`}}},
+	{name: "batch_to_old_members", what: "a leader makes a batch although a member has not said that it reads batches", in: "host", found: "TestOneTurnIsOneEntry", edits: []edit{{"host/offer.go",
+		`if id != g.self && !g.host.readsBatches(id) {`, `if id != g.self && !g.host.readsBatches(id) && false {`}}},
+	{name: "receipt_without_place", what: "the receipt of a command in a batch names the first one", in: "host", found: "TestOneTurnIsOneEntry", edits: []edit{{"host/internal/proposals/queue.go",
+		`outcome.Receipt{Index: index, Pos: pos, Term: term}`, `outcome.Receipt{Index: index, Term: term}`}}},
+	{name: "rest_of_a_batch_waits", what: "clients of a batch of which the machine has some wait for ever when it halts", in: "host/internal/proposals", found: "TestTheRestOfABatchHears", edits: []edit{{"host/internal/proposals/end.go",
+		`p.w.pack[p.next:] {`, `p.w.pack[:0] {`}}},
+	{name: "batch_result_to_a_neighbour", what: "the result of a command in a batch goes to its neighbour", in: "host/internal/proposals", found: "TestQueueTwin", edits: []edit{{"host/internal/proposals/results.go",
+		`p.w.pack[at.Pos].call`, `p.w.pack[(int(at.Pos)+1)%len(p.w.pack)].call`}}},
 }

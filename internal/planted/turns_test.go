@@ -37,7 +37,7 @@ var turnBugs = []bug{
 	{name: "held_when_deposed", what: "commands that a leader held stay when it is deposed, and their clients hear nothing", in: "host", found: "TestHeldCommandsAreAnswered", edits: []edit{{"host/internal/proposals/batching.go",
 		`	case b.term == 0 || b.own == 0 && b.again == 0:`, `	case b.term > 0 && b.own == 0 && b.again == 0:`}}},
 	{name: "held_by_others", what: "a command is held behind batches of other hosts, which follow one another without a pause", in: "host", found: "TestForwardedCommandsHoldNone", edits: []edit{{"host/forward.go",
-		`g.proposeEntries(g.work.entries, 0)`, `g.proposeEntries(g.work.entries, len(g.work.entries))`}}},
+		`g.proposeEntries(g.work.entries, len(g.work.entries), 0)`, `g.proposeEntries(g.work.entries, len(g.work.entries), len(g.work.entries))`}}},
 	{name: "alarm_forgotten", what: "an alarm that a turn sets while the timer rings is forgotten, and held commands wait for a tick", in: "host/internal/sched", found: "TestAnAlarmIsSetWhileItRings", edits: []edit{{"host/internal/sched/alarm.go",
 		`		if later := a.At(); later == 0 || later == at || a.set.Swap(true) {`, `		if later := a.At(); later == 0 || at != 0 || a.set.Swap(true) {`}}},
 	{name: "alarm_rings_late", what: "an alarm for an earlier time, set while the timer rings, rings at the time of before", in: "host/internal/sched", found: "TestAnAlarmIsSetWhileItRings", edits: []edit{{"host/internal/sched/alarm.go",

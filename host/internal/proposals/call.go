@@ -31,6 +31,7 @@ type Call struct {
 	// Written by the turn. The apply lane removes the call (Queue.FindCallers).
 	place   sched.Place[*Call] // in a list of routedCalls
 	index   uint64             // of its latest entry in this host's log; 0: none
+	pos     uint32             // and its place there
 	number  uint64             // in the group's own session; 0: none
 	live    int32              // tries that left this host or are in its log, and were not surely refused
 	tries   int32

@@ -63,17 +63,26 @@ func (q *Queue) endCalls(why error) (e endedCalls) {
 
 func (q *Queue) endRing(e *endedCalls, unknown error) {
 	e.applying, q.applying = q.applying, nil
-	q.ring.End(func(w *Waiter, answered, _ bool) {
-		switch {
-		case answered:
+	if p := &q.popped; p.w != nil && p.w.told { // else the ring has them
+		for _, w := range p.w.pack[p.next:] {
 			e.results = append(e.results, w.call)
-		case w.call != nil && w.call.appliedIn > 0:
-			q.hold(-int64(w.bytes))
-			q.committed++
-			e.applied = append(e.applied, w.call)
-		default:
-			q.endWaiter(e, w, unknown, int64(w.bytes))
 		}
+	}
+	q.popped.set(nil, 0)
+	q.packs.Store(0)
+	q.ring.End(func(w *Waiter, answered, _ bool) {
+		w.each(func(w *Waiter, _ uint32) {
+			switch {
+			case answered:
+				e.results = append(e.results, w.call)
+			case w.call != nil && w.call.appliedIn > 0:
+				q.hold(-int64(w.bytes))
+				q.committed++
+				e.applied = append(e.applied, w.call)
+			default:
+				q.endWaiter(e, w, unknown, int64(w.bytes))
+			}
+		})
 	})
 }
 
@@ -109,7 +118,7 @@ func (q *Queue) endCall(e *endedCalls, c *Call, err error) {
 func (q *Queue) tellEnded(e endedCalls, why error) {
 	for _, c := range e.applied {
 		if c.w.finish() {
-			q.Callers.Committed(c.Owner, outcome.Receipt{Index: c.index, Term: c.appliedIn, Queued: c.queued, Appended: c.appended, Replicated: c.replicated})
+			q.Callers.Committed(c.Owner, outcome.Receipt{Index: c.index, Pos: c.pos, Term: c.appliedIn, Queued: c.queued, Appended: c.appended, Replicated: c.replicated})
 		}
 	}
 	for _, c := range e.applying {

@@ -30,6 +30,8 @@ type Queue struct {
 	offered   []Proposal // of the group's turn, not proposed yet; the turn alone writes it
 	ring      Ring[*Waiter]
 	calls     routedCalls
+	packs     atomic.Int64     // entries with several commands whose clients wait for an answer; changed under mu
+	popped    popped           // results.go
 	applying  []outcome.Caller // of the commands that are with the state machine
 	delivery  delivery         // outcomes of the answer that is under way
 	at        time.Duration    // when the latest commit was seen,
@@ -46,6 +48,7 @@ type Queue struct {
 	forwarded, retried, expired atomic.Uint64 // calls, for Counts
 
 	// Owned by the turn.
+	Together bool   // what Next returns becomes one entry, if it is more than one command
 	oldest   uint64 // no client of an earlier term waits for its answer in the ring
 	answered uint64 // all clients through this commit index are answered
 }
@@ -135,7 +138,7 @@ func (q *Queue) Next() (batch []Proposal) {
 // nextBatch returns false if the queue has ended.
 func (q *Queue) nextBatch() (batch []Proposal, ok bool) {
 	n, bytes := 0, 0
-	for n < len(q.offered) && (n == 0 || bytes+q.offered[n].size() <= q.MaxBytes) {
+	for n < len(q.offered) && (n == 0 || q.fits(n, bytes)) {
 		bytes += q.offered[n].size()
 		n++
 	}
@@ -144,6 +147,19 @@ func (q *Queue) nextBatch() (batch []Proposal, ok bool) {
 		is = offering + int64(n)
 	}
 	return q.offered[:n], was != ended && q.proposing.CompareAndSwap(was, is)
+}
+
+// largeCommand is the size of a command that is an entry of its own: its bytes are not copied into another.
+const largeCommand = 64 << 10
+
+// fits reports whether the next of the commands that are offered goes together with n before it.
+func (q *Queue) fits(n, bytes int) bool {
+	bytes += q.offered[n].size()
+	if !q.Together {
+		return bytes <= q.MaxBytes
+	}
+	bytes += raftpb.BatchOverheadBytes + (n+1)*raftpb.CommandOverheadBytes
+	return bytes <= q.MaxBytes && n < raftpb.MaxBatchCommands && max(q.offered[0].size(), q.offered[n].size()) < largeCommand
 }
 
 // Refuse answers a batch of Next that the core has not taken, and returns the next one.
@@ -187,21 +203,51 @@ func (q *Queue) Accept(term, index uint64, batch []Proposal) (next []Proposal) {
 	return next
 }
 
+// AcceptTogether is Accept for a batch that is one entry.
+func (q *Queue) AcceptTogether(term, index uint64, batch []Proposal) (next []Proposal) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed != nil {
+		q.offered = nil // answered
+		return nil
+	}
+	q.offered = q.offered[len(batch):]
+	q.oldest = min(q.oldest, term)
+	clients := make([]*Waiter, len(batch))
+	for i := range batch {
+		clients[i] = batch[i].Waiter
+	}
+	q.ring.Reserve(term, index, 1)[0] = &Waiter{pack: clients}
+	q.packs.Add(1)
+	q.stamp(batch, func(i int) raftpb.Position { return raftpb.Position{Index: index, Pos: uint32(i)} })
+	next, _ = q.nextBatch()
+	return next
+}
+
 // register registers the clients of the entries of a term, starting at index.
 func (q *Queue) register(term, index uint64, batch []Proposal) {
 	q.oldest = min(q.oldest, term)
+	places := q.ring.Reserve(term, index, len(batch))
+	for i := range batch {
+		places[i] = batch[i].Waiter
+	}
+	q.stamp(batch, func(i int) raftpb.Position { return raftpb.Position{Index: index + uint64(i)} })
+}
+
+// stamp notes that commands are in the log, and where each is.
+func (q *Queue) stamp(batch []Proposal, placeOf func(i int) raftpb.Position) {
 	bytes, now := int64(0), time.Duration(0)
 	if q.Clock != nil {
 		now = q.Clock()
 	}
-	places := q.ring.Reserve(term, index, len(batch))
 	for i, p := range batch {
 		held := p.Bytes()
-		places[i], p.Waiter.bytes = p.Waiter, uint32(held)
+		p.Waiter.bytes = uint32(held)
 		if c := p.Waiter.call; c == nil {
 			bytes += held
 		} else { // it is counted since its first turn
-			c.index, c.appended = index+uint64(i), now
+			at := placeOf(i)
+			c.index, c.pos, c.appended = at.Index, at.Pos, now
 		}
 	}
 	q.hold(bytes)
@@ -222,7 +268,7 @@ func (q *Queue) Space() int64 { return q.Budget.Max - q.Budget.Used() - q.bytes.
 func (q *Queue) HasSpace(bytes int64) bool { return q.Budget.Fits(q.bytes.Load(), bytes) }
 
 // SeveralWait reports whether more than one client waits for a commit.
-func (q *Queue) SeveralWait() bool { return q.ring.Unanswered() > 1 }
+func (q *Queue) SeveralWait() bool { return q.ring.Unanswered() > 1 || q.packs.Load() > 0 }
 
 // Counts are what a queue has counted.
 type Counts struct {
@@ -312,21 +358,27 @@ func (q *Queue) DropDeposed(term, commit uint64, termAt func(index uint64) (term
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ring.Drop(commit, commitTerm, termAt, func(w *Waiter) { q.tell(w, Settlement{Err: outcome.ErrDropped}) })
+	q.ring.Drop(commit, commitTerm, termAt, func(w *Waiter) { q.answer(w, 0, 0, Dropped) })
 	q.delivery.flush()
 	q.oldest = q.ring.Oldest()
 }
 
-// answer tells a client what happened to its entry.
+// answer tells the clients of an entry what happened to it.
 func (q *Queue) answer(w *Waiter, index, term uint64, f Fate) {
-	switch f {
-	case Committed:
-		q.tell(w, Settlement{Receipt: outcome.Receipt{Index: index, Term: term}})
-	case Dropped:
-		q.tell(w, Settlement{Err: outcome.ErrDropped})
-	case Covered:
-		q.tell(w, Settlement{Err: errCovered(index)})
+	if w.pack != nil {
+		w.told = true
+		q.packs.Add(-1)
 	}
+	w.each(func(w *Waiter, pos uint32) {
+		switch f {
+		case Committed:
+			q.tell(w, Settlement{Receipt: outcome.Receipt{Index: index, Pos: pos, Term: term}})
+		case Dropped:
+			q.tell(w, Settlement{Err: outcome.ErrDropped})
+		case Covered:
+			q.tell(w, Settlement{Err: errCovered(index)})
+		}
+	})
 }
 
 func errCovered(index uint64) error {

@@ -3,6 +3,7 @@ package proposals
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/sched"
@@ -25,7 +26,9 @@ func (q *Queue) FindCallers(commands []statemachine.Command) {
 }
 
 // awaitsResults reports whether a call waits for what is applied.
-func (q *Queue) awaitsResults() bool { return q.ring.Unapplied() > 0 || q.calls.n.Load() > 0 }
+func (q *Queue) awaitsResults() bool {
+	return q.ring.Unapplied() > 0 || q.popped.left.Load() > 0 || q.calls.n.Load() > 0
+}
 
 // findCallers sets the callers of commands, and notes them until Applied: if the group stops while the
 // machine hangs, they are told. It returns the bytes that it releases.
@@ -56,12 +59,48 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 	return freed
 }
 
-// pop returns the call that waits for the result of an entry, which is applied now.
-func (q *Queue) pop(at raftpb.Position, term uint64) *Call {
-	if w := q.ring.Pop(at.Index, term); w != nil {
-		return w.call
+// popped is the entry with several commands of which some are applied: its clients have left the ring.
+type popped struct {
+	w     *Waiter // nil: none
+	index uint64
+	next  uint32       // the first pos that is not applied
+	left  atomic.Int64 // clients behind it; 0 spares the apply lane the lock
+}
+
+func (p *popped) set(w *Waiter, index uint64) {
+	p.w, p.index, p.next = w, index, 0
+	p.leave()
+}
+
+// leave publishes what is left, and forgets an entry of which nothing is.
+func (p *popped) leave() {
+	if p.w != nil && int(p.next) >= len(p.w.pack) {
+		p.w = nil
 	}
-	return nil
+	if p.left.Store(0); p.w != nil {
+		p.left.Store(int64(len(p.w.pack)) - int64(p.next))
+	}
+}
+
+// pop returns the call that waits for the result of a command, which is applied now, as all before it are.
+func (q *Queue) pop(at raftpb.Position, term uint64) (call *Call) {
+	p := &q.popped
+	if p.w == nil || p.index != at.Index {
+		switch w := q.ring.Pop(at.Index, term); {
+		case w == nil:
+			return nil
+		case w.pack == nil:
+			return w.call
+		default:
+			p.set(w, at.Index)
+		}
+	}
+	if at.Pos >= p.next && int(at.Pos) < len(p.w.pack) {
+		call = p.w.pack[at.Pos].call
+		p.next = at.Pos + 1
+		p.leave()
+	}
+	return call
 }
 
 // Sent stamps the calls of entries through last that leave for the first time. It reads the clock once if a
@@ -77,7 +116,7 @@ func (q *Queue) Sent(last uint64) {
 		if now == 0 {
 			now = q.Clock()
 		}
-		w.call.replicated = now
+		w.each(func(w *Waiter, _ uint32) { w.call.replicated = now })
 	})
 }
 
@@ -168,7 +207,9 @@ func (q *Queue) callsOf(at raftpb.Position, term uint64, m session.Mark) (calls 
 func (q *Queue) Overtaken(through uint64) {
 	var calls []*Call
 	q.mu.Lock()
-	q.ring.PopThrough(through, func(w *Waiter) { calls = append(calls, w.call) })
+	q.ring.PopThrough(through, func(w *Waiter) {
+		w.each(func(w *Waiter, _ uint32) { calls = append(calls, w.call) })
+	})
 	q.mu.Unlock()
 	for _, c := range calls {
 		if !c.w.Answered() { // not told Committed: the table of sessions may have refused it

@@ -1,12 +1,15 @@
 package proposals
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -93,5 +96,36 @@ func TestWhatNoTurnHasTakenIsCountedOnce(t *testing.T) {
 	q.AnswerAll([]Proposal{c.Begin(q), {Command: []byte("plain"), Waiter: plain}}, outcome.ErrStopped)
 	if n := q.Refusals.Stopped.Load(); n != 2 || len(o.failed) != 1 || told(plain) != outcome.ErrStopped.Error() {
 		t.Errorf("%d are counted, want 2; the call is told %v, the plain command %s", n, o.failed, told(plain))
+	}
+}
+
+// A machine halts in the middle of an entry: the clients behind that place are told that there is no result.
+func TestTheRestOfABatchHears(t *testing.T) {
+	q := callQueue()
+	var clients []*twinClient
+	var batch []Proposal
+	for i := range 3 {
+		c := &twinClient{name: string(rune('a' + i))}
+		c.call = &Call{Data: append(make([]byte, session.Room), c.name...), Owner: c}
+		clients, batch = append(clients, c), append(batch, c.call.Begin(q))
+	}
+	q.Offer(batch, 1)
+	q.AcceptTogether(2, 7, q.Next())
+	q.AnswerOwn(2, 7, 0)
+	first := []statemachine.Command{{Index: 7, Term: 2}}
+	q.FindCallers(first)
+	if first[0].Caller != clients[0] {
+		t.Fatalf("the first command is of %v", first[0].Caller)
+	}
+	q.Applied(first)
+	q.EndCalls(errors.New("the machine is halted"))
+	for i, c := range clients {
+		want := "[committed failed]"
+		if i == 0 {
+			want = "[committed]"
+		}
+		if have := fmt.Sprint(c.heard); have != want || c.receipt.Pos != uint32(i) {
+			t.Errorf("client %s hears %s of place %d, want %s", c.name, have, c.receipt.Pos, want)
+		}
 	}
 }

@@ -23,6 +23,7 @@ type queueTwin struct {
 	queue              *Queue
 	log                []twinEntry // from index 1
 	committed, applied uint64
+	pos                uint32 // commands of the next entry that are applied
 	term               uint64
 	leads              bool
 	frames             []twinFrame // on their way to the leader
@@ -37,6 +38,7 @@ type queueTwin struct {
 
 type twinEntry struct {
 	term uint64
+	typ  raftpb.EntryType
 	data []byte
 }
 
@@ -55,9 +57,13 @@ type twinClient struct {
 	surely  bool // told that its command is not committed, and never will be
 	counted bool // as refused, withdrawn or indeterminate
 	applied int  // how often the machine has applied its command
+	at      raftpb.Position
+	receipt outcome.Receipt
 }
 
-func (c *twinClient) Committed(outcome.Receipt) { c.heard = append(c.heard, "committed") }
+func (c *twinClient) Committed(r outcome.Receipt) {
+	c.heard, c.receipt = append(c.heard, "committed"), r
+}
 func (c *twinClient) Failed(err error) {
 	c.heard = append(c.heard, "failed")
 	c.surely = c.surely || !outcome.MayHaveCommitted(err)
@@ -100,7 +106,7 @@ func (w *queueTwin) Propose(entries []raftpb.Entry) (first uint64, err error) {
 	}
 	first = uint64(len(w.log)) + 1
 	for _, e := range entries {
-		w.log = append(w.log, twinEntry{term: w.term, data: e.Data})
+		w.log = append(w.log, twinEntry{term: w.term, typ: e.Type, data: e.Data})
 	}
 	return first, nil
 }
@@ -114,6 +120,19 @@ func (w *queueTwin) ProposeOffered() {
 		var entries []raftpb.Entry
 		for _, p := range batch {
 			entries = append(entries, raftpb.Entry{Data: p.Entry(0, false)})
+		}
+		if len(batch) > 1 && rapid.Bool().Draw(w.T, "together") {
+			var commands [][]byte
+			for i := range entries {
+				commands = append(commands, entries[i].Data)
+			}
+			entries = []raftpb.Entry{{Type: raftpb.EntryBatch, Data: raftpb.AppendBatch(nil, commands...)}}
+			if first, err := w.Propose(entries); err != nil {
+				batch = w.queue.Refuse(batch, outcome.ErrOverloaded)
+			} else {
+				batch = w.queue.AcceptTogether(w.term, first, batch)
+			}
+			continue
 		}
 		if first, err := w.Propose(entries); err != nil {
 			batch = w.queue.Refuse(batch, outcome.ErrOverloaded)
@@ -255,47 +274,68 @@ func (w *queueTwin) halt(*rapid.T) {
 	w.queue.EndCalls(why)
 }
 
-// applyThrough applies entries as a group does (apply/commands.go).
+// commandsOf returns the commands of an entry of the log that are not applied.
+func (w *queueTwin) commandsOf(index uint64) (all []statemachine.Entry) {
+	e := &raftpb.Entry{Index: index, Term: w.log[index-1].term, Type: w.log[index-1].typ, Data: w.log[index-1].data}
+	for at, data := range e.Commands() {
+		if index > w.applied+1 || at.Pos >= w.pos {
+			all = append(all, statemachine.Entry{Index: at.Index, Pos: at.Pos, Term: e.Term, Data: data})
+		}
+	}
+	return all
+}
+
+// applyThrough applies entries as a group does (apply/commands.go). It may stop in the middle of one.
 func (w *queueTwin) applyThrough(through uint64) {
 	for w.applied < through {
+		for _, e := range w.commandsOf(w.applied + 1) {
+			if w.pos = e.Pos + 1; !w.applyCommand(&e) {
+				return
+			}
+			if rapid.IntRange(0, 9).Draw(w.T, "pauses") == 0 {
+				return
+			}
+		}
 		w.applied++
-		e := w.log[w.applied-1]
-		if len(e.data) == 0 {
-			continue
-		}
-		h, command, err := session.Decode(e.data)
-		if err != nil {
-			w.Fatal(err)
-		}
-		if h.HasMark {
-			if v, first := w.table.Apply(h.Mark, raftpb.Position{Index: w.applied}, e.term); v == session.Duplicate {
-				w.queue.AnswerDuplicate(raftpb.Position{Index: w.applied}, e.term, h.Mark, outcome.Receipt{Index: first.Index, Term: first.Term}, nil, false)
-				continue
-			} else if v != session.Fresh {
-				w.queue.ExpireCall(raftpb.Position{Index: w.applied}, e.term, h.Mark, outcome.ErrSessionExpired)
-				continue
-			}
-		}
-		for _, c := range w.clients {
-			if c.name == string(command) {
-				c.applied++
-			}
-		}
-		batch := []statemachine.Command{{Index: w.applied, Term: e.term, Session: h.Mark.ID, Number: h.Mark.Number}}
-		w.queue.FindCallers(batch)
-		if !w.ended && rapid.IntRange(0, 99).Draw(w.T, "ends") == 0 {
-			w.ended = true
-			w.queue.Abandon(errors.New("the machine hangs"))
-			return
-		}
-		if o, is := batch[0].Caller.(*twinClient); is {
-			if o.name != string(command) {
-				w.Fatalf("%s gets the result of %s", o.name, command)
-			}
-			o.heard = append(o.heard, "result")
-		}
-		w.queue.Applied(batch)
+		w.pos = 0
 	}
+}
+
+// applyCommand returns false if the queue has ended.
+func (w *queueTwin) applyCommand(e *statemachine.Entry) (goesOn bool) {
+	h, command, err := session.Decode(e.Data)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if h.HasMark {
+		if v, first := w.table.Apply(h.Mark, e.Position(), e.Term); v == session.Duplicate {
+			w.queue.AnswerDuplicate(e.Position(), e.Term, h.Mark, outcome.Receipt{Index: first.Index, Pos: first.Pos, Term: first.Term}, nil, false)
+			return true
+		} else if v != session.Fresh {
+			w.queue.ExpireCall(e.Position(), e.Term, h.Mark, outcome.ErrSessionExpired)
+			return true
+		}
+	}
+	for _, c := range w.clients {
+		if c.name == string(command) {
+			c.applied, c.at = c.applied+1, e.Position()
+		}
+	}
+	batch := []statemachine.Command{{Index: e.Index, Pos: e.Pos, Term: e.Term, Session: h.Mark.ID, Number: h.Mark.Number}}
+	w.queue.FindCallers(batch)
+	if !w.ended && rapid.IntRange(0, 99).Draw(w.T, "ends") == 0 {
+		w.ended = true
+		w.queue.Abandon(errors.New("the machine hangs"))
+		return false
+	}
+	if o, is := batch[0].Caller.(*twinClient); is {
+		if o.name != string(command) {
+			w.Fatalf("%s gets the result of %s", o.name, command)
+		}
+		o.heard = append(o.heard, "result")
+	}
+	w.queue.Applied(batch)
+	return true
 }
 
 // overtake installs a snapshot that has everything that is committed.
@@ -304,21 +344,24 @@ func (w *queueTwin) overtake(rt *rapid.T) {
 		return
 	}
 	for index := w.applied + 1; index <= w.committed; index++ {
-		h, command, err := session.Decode(w.log[index-1].data)
-		if len(w.log[index-1].data) == 0 || err != nil {
-			continue
-		}
-		if h.HasMark {
-			if v, _ := w.table.Apply(h.Mark, raftpb.Position{Index: index}, w.log[index-1].term); v != session.Fresh {
-				continue
+		for _, e := range w.commandsOf(index) {
+			h, command, err := session.Decode(e.Data)
+			if err != nil {
+				w.Fatal(err)
 			}
-		}
-		for _, c := range w.clients {
-			if c.name == string(command) {
-				c.applied++
+			if h.HasMark {
+				if v, _ := w.table.Apply(h.Mark, e.Position(), e.Term); v != session.Fresh {
+					continue
+				}
+			}
+			for _, c := range w.clients {
+				if c.name == string(command) {
+					c.applied, c.at = c.applied+1, e.Position()
+				}
 			}
 		}
 	}
+	w.pos = 0
 	w.applied = w.committed
 	w.queue.Overtaken(w.committed)
 	w.queue.OvertakeRouted(w.table, nil)
@@ -328,6 +371,8 @@ func (w *queueTwin) overtake(rt *rapid.T) {
 func (w *queueTwin) check(*rapid.T) {
 	for _, c := range w.clients {
 		switch {
+		case c.applied > 0 && c.receipt.Index > 0 && c.at != (raftpb.Position{Index: c.receipt.Index, Pos: c.receipt.Pos}):
+			w.Fatalf("%s is applied at %v, and its receipt is %+v", c.name, c.at, c.receipt)
 		case c.applied > 1:
 			w.Fatalf("%s is applied %d times", c.name, c.applied)
 		case c.applied > 0 && c.surely:

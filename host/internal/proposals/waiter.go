@@ -20,6 +20,21 @@ type Waiter struct {
 	call    *Call         // not nil: its owner is told instead
 	to      *Completions  // not nil: it gets the outcome instead, with the tag
 	tag     uint64
+	// pack has the clients of an entry with several commands, by pos. Such a waiter stands for them in the ring
+	// and belongs to none: a client may use its own again before the ring is done with the entry.
+	pack []*Waiter
+	told bool // a pack's clients know what happened to the entry
+}
+
+// each calls f for the clients of an entry.
+func (w *Waiter) each(f func(w *Waiter, pos uint32)) {
+	if w.pack == nil {
+		f(w, 0)
+		return
+	}
+	for pos, client := range w.pack {
+		f(client, uint32(pos))
+	}
 }
 
 // Completions gather outcomes of commands that one goroutine hands in.

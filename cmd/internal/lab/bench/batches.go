@@ -32,8 +32,8 @@ func (b *leaderBatches) Submit(ctx context.Context, values [][]byte, tags []uint
 	for i, tag := range tags[:taken] {
 		b.values[tag] = values[i]
 	}
-	if taken > 0 && errors.Is(err, outcome.ErrOverloaded) {
-		err = nil // outcomes make room
+	if b.done.Space() < len(b.values) && errors.Is(err, outcome.ErrOverloaded) {
+		err = nil // those under way make room
 	}
 	return taken, err
 }

@@ -73,20 +73,27 @@ type underWay struct {
 func (b *batched) step() bool {
 	if start := b.l.now(); start < b.l.stopping() {
 		if err := b.submit(start); err != nil {
-			b.fail(fmt.Errorf("handing in: %w", err))
+			b.l.countError(err)
+			b.backOff(fmt.Errorf("handing in: %w", err))
 		}
 	}
 	if len(b.free) == len(b.under) {
 		return b.l.now() < b.l.stopping()
 	}
 	b.answers = b.to.Wait(b.ctx, b.answers)
-	end := b.l.now()
+	end, failed := b.l.now(), error(nil)
 	for _, a := range b.answers {
 		w := b.under[a.Tag]
 		b.free = append(b.free, a.Tag)
-		if b.record(w.seq, w.start, end, a.Err) && b.l.inWindow(w.start) {
+		switch ok := b.record(w.seq, w.start, end, a.Err); {
+		case !ok:
+			failed = a.Err
+		case b.l.inWindow(w.start):
 			b.latency.record(end - w.start)
 		}
+	}
+	if failed != nil {
+		b.backOff(failed) // once for all that came together
 	}
 	return len(b.answers) > 0 // else it was cut off
 }

@@ -399,7 +399,10 @@ func (c *client) propose(value []byte, start time.Duration) (end time.Duration, 
 	seq := c.page.Send()
 	err := c.l.target.Propose(c.ctx, value)
 	end = c.l.now()
-	return end, c.record(seq, start, end, err)
+	if ok = c.record(seq, start, end, err); !ok {
+		c.backOff(err)
+	}
+	return end, ok
 }
 
 // record records the outcome of a write. It reports whether it was acknowledged.
@@ -407,7 +410,10 @@ func (c *client) record(seq uint64, start, end time.Duration, err error) (ok boo
 	if err != nil {
 		c.noter.record(end, failedLatency)
 		c.noter.flush() // a client that fails waits, and may be the only one
-		c.fail(err)
+		if c.ctx.Err() == nil {
+			c.l.failed.Add(1)
+			c.l.countError(err)
+		}
 		return false
 	}
 	c.ended.Add(1)
@@ -447,13 +453,11 @@ func (l *Load) countError(err error) {
 	l.errors[text]++
 }
 
-// fail counts an error and waits a little, unless the run is over.
-func (c *client) fail(err error) {
+// backOff waits a little after an error, unless the run is over. Too many in a row end the run.
+func (c *client) backOff(err error) {
 	if c.ctx.Err() != nil {
 		return
 	}
-	c.l.failed.Add(1)
-	c.l.countError(err)
 	c.failures++
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, lab.ErrMismatch) {
 		c.l.giveUp(err)

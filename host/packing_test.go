@@ -1,0 +1,80 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// described says what the log has behind an index: the sizes of the commands of each entry.
+func (l *testHost) described(t *testing.T, after uint64) (text string) {
+	t.Helper()
+	l.manual.runIdle()
+	entries, err := l.group.Log(after+1, l.last()+1, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range entries {
+		text += fmt.Sprintf("%v:", entries[i].Type)
+		for _, command := range entries[i].Commands() {
+			text += fmt.Sprintf(" %d", len(command))
+		}
+		text += "; "
+	}
+	return text
+}
+
+// The commands of a turn are one entry while every member has said that it reads such entries, and entries of
+// their own otherwise. A large one stays alone. Each client gets the place of its command.
+func TestOneTurnIsOneEntry(t *testing.T) {
+	out := &bodyTransport{}
+	l := openTestHostWith(t, 3, func(c *Config) { c.BatchEntries, c.MemoryBytes = true, 64<<20 }, WithTransport(out))
+	defer func() { _ = l.Close(over()) }()
+	l.group.config.MaxCommandBytes = 1 << 20
+	l.lead()
+	put := func(want string) (all []Pending) {
+		t.Helper()
+		after := l.last()
+		for _, n := range []int{1, 2, largeForTest, 3, 4} {
+			p, err := l.group.Submit(bytes.Repeat([]byte("x"), n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, p)
+		}
+		if have := l.described(t, after); have != want {
+			t.Errorf("the log has %q, want %q", have, want)
+		}
+		return all
+	}
+	const single = "EntryNormal: 1; EntryNormal: 2; EntryNormal: 65536; EntryNormal: 3; EntryNormal: 4; "
+	put(single) // no member has said anything
+	said := l.config.settings().Encode()
+	l.control(2, said)
+	put(single)
+	l.control(3, said)
+	all := put("17: 1 2; EntryNormal: 65536; 17: 3 4; ")
+	last := l.last()
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: l.group.core.node.BasicStatus().Term, Index: last})
+	l.manual.runIdle()
+	for i, want := range []raftpb.Position{{Index: last - 2}, {Index: last - 2, Pos: 1}, {Index: last - 1}, {Index: last}, {Index: last, Pos: 1}} {
+		if r, done, err := all[i].Poll(); !done || err != nil || (outcome.Position{Index: r.Index, Pos: r.Pos}) != want {
+			t.Errorf("command %d: %+v, %t, %v; want %v", i, r, done, err, want)
+		}
+	}
+	l.comesInAnotherLife(t, 2)
+	put(single) // it may be of an earlier version now
+	silent := l.config
+	silent.BatchEntries = false
+	l.control(2, silent.settings().Encode())
+	put(single)
+	if n := out.count(2, control.Settings); n < 1 {
+		t.Errorf("host 2 is told %d times how this one is set", n)
+	}
+}
+
+const largeForTest = 64 << 10
