@@ -14,8 +14,8 @@ import (
 // processors.
 //
 // What a group has to do is in its inbox. To give it something, put it there first and wake the group
-// after. The shard takes the group out of the ring before the turn empties the inbox, so no wake is lost. Both
-// are one step under the lock (Turner.Begin), except for commands.
+// after. The shard takes the group out of the ring before the turn empties the inbox, so no wake is lost.
+// Both are one step under the lock (Turner.Begin), except for commands.
 type Shard struct {
 	settings Settings
 	task     env.Task
@@ -49,8 +49,8 @@ type Settings struct {
 // New returns a shard, which runs nothing before Start.
 func New(s Settings) *Shard { return &Shard{settings: s} }
 
-// Guard returns the lock of the shard. It may guard what Turner.Begin takes. Whoever holds it calls no method
-// of a shard or a seat.
+// Guard returns the lock of the shard. It may guard what Turner.Begin takes. The caller that holds it calls no
+// method of a shard or a seat.
 func (s *Shard) Guard() *lock.Mutex { return &s.mu }
 
 // Enter makes a group run on this shard from now on. begin is called with the lock held, before any turn.
