@@ -49,8 +49,8 @@ type Settings struct {
 // New returns a shard, which runs nothing before Start.
 func New(s Settings) *Shard { return &Shard{settings: s} }
 
-// Guard returns the lock of the shard. It may guard what Turner.Begin takes. The caller that holds it calls no
-// method of a shard or a seat.
+// Guard returns the lock of the shard. It may guard what Turner.Begin takes. A caller that holds it calls
+// no method of a shard or a seat.
 func (s *Shard) Guard() *lock.Mutex { return &s.mu }
 
 // Enter makes a group run on this shard from now on. begin is called with the lock held, before any turn.
