@@ -34,7 +34,7 @@ func TestForwardedCommandsWithoutSpace(t *testing.T) {
 	for frame := range uint64(maxFrames + 1) {
 		forward(frame + 1)
 	}
-	space := uint64(g.inbox.forwardBytes) / uint64(session.Room+1+proposals.OverheadBytes)
+	space := uint64(g.inbox.forwardBytes.Load()) / uint64(session.Room+1+proposals.OverheadBytes)
 	l.manual.runIdle()
 	if n := g.Status().LastIndex - last; n != space || n == 0 || n > maxFrames {
 		t.Errorf("%d commands were proposed, and %d had space", n, space)

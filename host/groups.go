@@ -59,7 +59,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine statemachin
 		return nil, err
 	}
 	made = true
-	g.sit(h.shards[int(c.ID%uint64(len(h.shards)))])
+	g.sit(h.shardOf(c.ID))
 	h.groups.set(c.ID, g)
 	g.members.SetExcluded() // a host may have been admitted meanwhile
 	g.stopIfRefused()
@@ -90,7 +90,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	store := newStorage(stored)
 	g := &Group{
 		member:    member{c.ID, h.config.ID, h, c},
-		inbox:     inbox{memory: &h.memory.memory, now: h.env.env.Clock.Now},
+		inbox:     inbox{memory: &h.memory.memory, now: h.env.env.Clock.Now, given: h.shardOf(c.ID).Guard()},
 		core:      groupCore{hard: stored.HardState(), nextDue: never},
 		work:      groupWork{outgoing: outbox.Batches{HoldEmpty: true}}, // to its shard
 		proposals: groupProposals{gathering: proposals.Gathering{Now: h.env.env.Clock.Now}},

@@ -195,7 +195,8 @@ type Transfer struct {
 }
 
 // inbox holds everything that waits for a group's turn: commands of clients, messages of peers, answers of
-// the lanes. Any goroutine may put, and wakes the group after that; only the group takes.
+// the lanes. Any goroutine may put, and wakes the group after that; only the group takes. All but commands a
+// turn gets as it begins.
 //
 // It is bounded in bytes, by budgets of the host: beyond them, Propose answers ErrOverloaded, and messages
 // are dropped. Answers of the lanes are never dropped; there are only as many as the group has given out
@@ -209,19 +210,31 @@ type inbox struct {
 	answered atomic.Bool  // answers or messages wait: the same
 	filled   atomic.Bool  // anything but commands waits, or may: the same
 
+	// given guards what is no command: the shard's lock, under which a turn begins and gets it; nil: own. It may
+	// be taken while mu is held, and not the other way round.
+	given        *lock.Mutex
+	own          lock.Mutex
+	messageBytes int64
+
 	mu            lock.Mutex
-	closed        bool
+	closed        bool // both locks guard it
 	waiting       inputs
 	paused        bool               // commands stay here for now: the group may be founded before long (founding.go)
 	arrivals      proposals.Arrivals // of the commands
 	verdict       batches.Verdict    // how many commands must wait for the group to be woken
 	proposalBytes int64
-	forwardBytes  int64
-	messageBytes  int64
+	forwardBytes  atomic.Int64
 }
 
 // inputs is one turn's worth.
 type inputs struct {
+	givenInputs
+	proposals []proposals.Proposal
+	since     time.Duration // when the first of the proposals came
+}
+
+// givenInputs is what is no command.
+type givenInputs struct {
 	campaign    bool
 	handOver    bool
 	transfer    *leadership.Transfer // nil: none was asked for
@@ -234,12 +247,11 @@ type inputs struct {
 	unreachable []uint64
 	questions   []leadership.AppliedRecord // of a leader, one of each host at most,
 	applied     []leadership.AppliedRecord // and answers to this one's
-	proposals   []proposals.Proposal
-	since       time.Duration       // when the first of the proposals came
-	forwards    []proposals.Frame   // commands of hosts that do not lead,
-	refusals    []proposals.Refusal // and refusals of what this one has forwarded
-	snapshots   []snapshotStatus    // of transfers that have ended
-	replaced    []uint64            // peers that come with another directory than before
+	forwards    []proposals.Frame          // commands of hosts that do not lead,
+	refusals    []proposals.Refusal        // and refusals of what this one has forwarded
+	snapshots   []snapshotStatus           // of transfers that have ended
+	replaced    []uint64                   // peers that come with another directory than before
+	more        bool                       // messages are left for another turn
 }
 
 // snapshotStatus is how a transfer to a member has ended, for the core.

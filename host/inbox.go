@@ -12,21 +12,26 @@ import (
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-func (in *inputs) reset() {
-	clear(in.fetched)
-	clear(in.answers) // what they point to must not be kept alive by the spare
-	clear(in.messages)
+func (in *inputs) resetCommands() {
 	clear(in.proposals)
+	in.proposals, in.since = in.proposals[:0], 0
+}
+
+// reset keeps the arrays. What they point to must not be kept alive by the spare.
+func (in *givenInputs) reset() {
+	clear(in.fetched)
+	clear(in.answers)
+	clear(in.messages)
 	clear(in.forwards)
-	*in = inputs{
+	*in = givenInputs{
 		fetched:     in.fetched[:0],
 		answers:     in.answers[:0],
 		messages:    in.messages[:0],
 		unreachable: in.unreachable[:0],
-		proposals:   in.proposals[:0],
 		forwards:    in.forwards[:0],
 		refusals:    in.refusals[:0],
 		snapshots:   in.snapshots[:0],
@@ -41,7 +46,7 @@ func (b *inbox) enqueueProposal(p proposals.Proposal) (wakes bool, err error) {
 	switch {
 	case b.closed:
 		return false, outcome.ErrStopped
-	case !b.memory.waiting.Reserve(b.proposalBytes+b.forwardBytes, p.Bytes()):
+	case !b.memory.waiting.Reserve(b.proposalBytes+b.forwardBytes.Load(), p.Bytes()):
 		return false, outcome.ErrOverloaded
 	}
 	b.proposalBytes += p.Bytes()
@@ -49,10 +54,20 @@ func (b *inbox) enqueueProposal(p proposals.Proposal) (wakes bool, err error) {
 	return b.due.Load(), nil
 }
 
-// fill locks the inbox for something that is no command, and that the next turn must find.
+// fill locks what is no command, for something that the next turn must find.
 func (b *inbox) fill() {
-	b.mu.Lock()
+	b.lockGiven()
 	b.filled.Store(true)
+}
+
+func (b *inbox) lockGiven()   { b.givenLock().Lock() }
+func (b *inbox) unlockGiven() { b.givenLock().Unlock() }
+
+func (b *inbox) givenLock() *lock.Mutex {
+	if b.given != nil {
+		return b.given
+	}
+	return &b.own
 }
 
 // enqueueProposals takes commands, or the first of them, and says why not all.
@@ -63,7 +78,7 @@ func (b *inbox) enqueueProposals(batch []proposals.Proposal) (taken int, wakes b
 		return 0, false, outcome.ErrStopped
 	}
 	for _, p := range batch {
-		if !b.memory.waiting.Reserve(b.proposalBytes+b.forwardBytes, p.Bytes()) {
+		if !b.memory.waiting.Reserve(b.proposalBytes+b.forwardBytes.Load(), p.Bytes()) {
 			err = outcome.ErrOverloaded
 			break
 		}
@@ -122,7 +137,7 @@ func (b *inbox) isFull() bool {
 // enqueueMessages enqueues all messages or none, and returns how many were dropped.
 func (b *inbox) enqueueMessages(messages []raftpb.Message, bytes int64) (dropped int) {
 	b.fill()
-	defer b.mu.Unlock()
+	defer b.unlockGiven()
 	if b.closed || !b.memory.received.Reserve(b.messageBytes, bytes) && !b.memory.received.ReserveLarge(bytes) {
 		return len(messages)
 	}
@@ -142,7 +157,7 @@ func (b *inbox) isClosed() bool {
 // recordReplaced records that a peer comes with another directory than before, and drops its messages.
 func (b *inbox) recordReplaced(peer uint64) {
 	b.fill()
-	defer b.mu.Unlock()
+	defer b.unlockGiven()
 	if !slices.Contains(b.waiting.replaced, peer) {
 		b.waiting.replaced = append(b.waiting.replaced, peer)
 	}
@@ -161,12 +176,12 @@ func (b *inbox) enqueueAnswers(answers []raftpb.Message) {
 	b.fill()
 	b.waiting.answers = append(b.waiting.answers, answers...)
 	b.answered.Store(true)
-	b.mu.Unlock()
+	b.unlockGiven()
 }
 
 func (b *inbox) recordUnreachable(peer uint64) {
 	b.fill()
-	defer b.mu.Unlock()
+	defer b.unlockGiven()
 	for _, id := range b.waiting.unreachable {
 		if id == peer {
 			return
@@ -177,7 +192,7 @@ func (b *inbox) recordUnreachable(peer uint64) {
 
 func (b *inbox) enqueueSnapshotStatus(s snapshotStatus) {
 	b.fill()
-	defer b.mu.Unlock()
+	defer b.unlockGiven()
 	if !b.closed {
 		b.waiting.snapshots = append(b.waiting.snapshots, s)
 	}
@@ -186,7 +201,7 @@ func (b *inbox) enqueueSnapshotStatus(s snapshotStatus) {
 // enqueueApplied enqueues a question or an answer. The latest of each host replaces the one before.
 func (b *inbox) enqueueApplied(r leadership.AppliedRecord, isQuestion bool) {
 	b.fill()
-	defer b.mu.Unlock()
+	defer b.unlockGiven()
 	to := &b.waiting.applied
 	if isQuestion {
 		to = &b.waiting.questions
@@ -205,24 +220,24 @@ func (b *inbox) enqueueApplied(r leadership.AppliedRecord, isQuestion bool) {
 func (b *inbox) orderCampaign() {
 	b.fill()
 	b.waiting.campaign = true
-	b.mu.Unlock()
+	b.unlockGiven()
 }
 
 func (b *inbox) orderHandOver() {
 	b.fill()
 	b.waiting.handOver = true
-	b.mu.Unlock()
+	b.unlockGiven()
 }
 
 func (b *inbox) recordNotCovered() {
 	b.fill()
 	b.waiting.notCovered = true
-	b.mu.Unlock()
+	b.unlockGiven()
 }
 
 func (b *inbox) enqueueFetched(f storage.Result) {
 	b.fill()
-	defer b.mu.Unlock()
+	defer b.unlockGiven()
 	if !b.closed {
 		b.waiting.fetched = append(b.waiting.fetched, f)
 	}
@@ -231,31 +246,27 @@ func (b *inbox) enqueueFetched(f storage.Result) {
 func (b *inbox) recordForgot(o appendlane.Outcome) {
 	b.fill()
 	b.waiting.forgot = o
-	b.mu.Unlock()
+	b.unlockGiven()
 }
 
-// dequeue swaps what waits for an empty spare, except the commands, and reports whether something is left
-// for another turn. A turn gets at most about maxBytes of messages, but at least one, since everything that
-// a turn hears becomes one write. dequeue takes no lock if only commands wait: what comes meanwhile wakes
-// the group.
-func (b *inbox) dequeue(spare *inputs, maxBytes int64) (more bool) {
-	spare.reset()
+// begin swaps what waits for an empty spare, except the commands. A turn gets at most about maxBytes of
+// messages, but at least one, since everything that a turn hears becomes one write. begin is called with the
+// lock of what is given, as a turn begins: what comes after it wakes the group. It costs nothing if only
+// commands wait.
+func (b *inbox) begin(spare *givenInputs, maxBytes int64) {
+	spare.reset() // again, if the turn before has not ended well
 	if !b.filled.Load() {
-		return false
+		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.waiting, *spare = *spare, b.waiting
-	spare.proposals, b.waiting.proposals = b.waiting.proposals, spare.proposals
+	b.waiting.givenInputs, *spare = *spare, b.waiting.givenInputs
 	var messageBytes int64
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
+	spare.more = messageBytes > 0
 	b.answered.Store(len(b.waiting.messages) > 0)
 	b.filled.Store(len(b.waiting.messages) > 0)
-	b.memory.waiting.Give(b.forwardBytes)
-	b.forwardBytes = 0
+	b.memory.waiting.Give(b.forwardBytes.Swap(0))
 	b.memory.received.Give(b.messageBytes - messageBytes)
 	b.messageBytes = messageBytes
-	return messageBytes > 0
 }
 
 // dequeueCommands takes commands, if ask says that a batch begins with those that wait. A turn gets at most
@@ -326,6 +337,8 @@ func heldBytes(m raftpb.Message) int64 { return workqueue.MessageBytes(&m) }
 func (b *inbox) peek() (commands int, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.lockGiven()
+	defer b.unlockGiven()
 	in := &b.waiting
 	return len(in.proposals), in.campaign || in.handOver || in.transfer != nil || in.forgot != appendlane.NotAsked || len(in.messages) > 0
 }
@@ -340,17 +353,19 @@ const maxFrames = 4096
 func (b *inbox) reserveForward(bytes int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || len(b.waiting.forwards) >= maxFrames || !b.memory.waiting.Reserve(b.proposalBytes+b.forwardBytes, bytes) {
+	b.lockGiven()
+	defer b.unlockGiven()
+	if b.closed || len(b.waiting.forwards) >= maxFrames || !b.memory.waiting.Reserve(b.proposalBytes+b.forwardBytes.Load(), bytes) {
 		return false
 	}
-	b.forwardBytes += bytes
+	b.forwardBytes.Add(bytes)
 	return true
 }
 
 // enqueueForward enqueues a frame for which space was reserved, or that is refused.
 func (b *inbox) enqueueForward(f proposals.Frame) {
 	b.fill()
-	defer b.mu.Unlock()
+	defer b.unlockGiven()
 	if !b.closed && len(b.waiting.forwards) < 2*maxFrames {
 		b.waiting.forwards = append(b.waiting.forwards, f)
 	}
@@ -359,7 +374,7 @@ func (b *inbox) enqueueForward(f proposals.Frame) {
 // enqueueRefusal enqueues the answer to a forward frame.
 func (b *inbox) enqueueRefusal(r proposals.Refusal) {
 	b.fill()
-	defer b.mu.Unlock()
+	defer b.unlockGiven()
 	if !b.closed && len(b.waiting.refusals) < maxFrames {
 		b.waiting.refusals = append(b.waiting.refusals, r)
 	}
@@ -389,7 +404,7 @@ func (b *inbox) waitingCommands() (commands int, bytes int64) {
 func (b *inbox) space() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.memory.waiting.Max - b.memory.waiting.Used() - b.proposalBytes - b.forwardBytes
+	return b.memory.waiting.Max - b.memory.waiting.Used() - b.proposalBytes - b.forwardBytes.Load()
 }
 
 // hasProposals reports whether commands wait. It takes no lock.
@@ -422,6 +437,8 @@ func (b *inbox) dequeueIf(goes func(proposals.Proposal) bool) (gone []proposals.
 func (b *inbox) shrink() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.lockGiven()
+	defer b.unlockGiven()
 	w := &b.waiting
 	if len(w.answers)+len(w.messages)+len(w.proposals)+len(w.unreachable)+len(w.fetched)+len(w.forwards)+len(w.refusals) == 0 {
 		w.answers, w.messages, w.proposals, w.unreachable, w.fetched, w.forwards, w.refusals = nil, nil, nil, nil, nil, nil, nil
@@ -432,13 +449,15 @@ func (b *inbox) shrink() {
 func (b *inbox) close() []proposals.Proposal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.lockGiven()
+	defer b.unlockGiven()
 	b.closed = true
 	left := b.waiting.proposals
 	b.setProposals(nil)
 	b.waiting.messages, b.waiting.fetched, b.waiting.forwards = nil, nil, nil
-	b.memory.waiting.Give(b.proposalBytes + b.forwardBytes)
+	b.memory.waiting.Give(b.proposalBytes + b.forwardBytes.Swap(0))
 	b.memory.received.Give(b.messageBytes)
-	b.proposalBytes, b.messageBytes, b.forwardBytes = 0, 0, 0
+	b.proposalBytes, b.messageBytes = 0, 0
 	return left
 }
 
@@ -456,7 +475,7 @@ func (b *inbox) dropProposals() []proposals.Proposal {
 // leaveWish leaves a wish for the next turn. A later one replaces it.
 func (b *inbox) leaveWish(w *placement.Wish) {
 	b.fill()
-	defer b.mu.Unlock()
+	defer b.unlockGiven()
 	if !b.closed {
 		b.waiting.wish = w
 	}
@@ -465,7 +484,7 @@ func (b *inbox) leaveWish(w *placement.Wish) {
 // leaveTransfer leaves a transfer for the next turn. One that waits there already is replaced, and returned.
 func (b *inbox) leaveTransfer(t *leadership.Transfer) (replaced *leadership.Transfer) {
 	b.fill()
-	defer b.mu.Unlock()
+	defer b.unlockGiven()
 	replaced, b.waiting.transfer = b.waiting.transfer, t
 	return replaced
 }

@@ -28,8 +28,17 @@ func anInbox(waiting, received int64) *inbox {
 // takeAll is what a turn takes while no command is held.
 func takeAll(b *inbox, in *inputs, most int64) (more bool) { return takeCalls(b, in, most, most) }
 
+// beginTurn gives a turn what is no command, as its shard does.
+func (b *inbox) beginTurn(in *inputs, most int64) {
+	b.lockGiven()
+	defer b.unlockGiven()
+	b.begin(&in.givenInputs, most)
+}
+
 func takeCalls(b *inbox, in *inputs, most, callBytes int64) (more bool) {
-	more = b.dequeue(in, most)
+	in.resetCommands()
+	b.beginTurn(in, most)
+	more = in.more
 	_, left := b.dequeueCommands(in, most, callBytes, 0, func(batches.State) batches.Verdict { return batches.Verdict{Begins: true, Wake: 1} })
 	return more || left
 }
@@ -206,6 +215,10 @@ func TestInboxCollapses(t *testing.T) {
 	if len(in.unreachable) != 0 || in.campaign {
 		t.Errorf("again: %+v", in)
 	}
+	b.recordUnreachable(4)
+	if takeAll(b, &in, maxTurnBytes); len(in.unreachable) != 1 || in.campaign {
+		t.Errorf("with another input: %+v", in)
+	}
 }
 
 // A spare buffer keeps nothing of the last turn alive.
@@ -220,6 +233,24 @@ func TestInboxForgetsWhatWasTaken(t *testing.T) {
 	takeAll(b, &in, maxTurnBytes)
 	if proposals[0].Command != nil || messages[0].Entries != nil || answers[0].Entries != nil {
 		t.Error("the spare still points to what was taken")
+	}
+}
+
+// A group that has ended keeps nothing that takes memory, and takes nothing more.
+func TestAClosedInboxKeepsNoMessages(t *testing.T) {
+	b := anInbox(1<<20, 1<<20)
+	give := func() {
+		b.enqueueMessages(make([]raftpb.Message, 3), 300)
+		b.enqueueFetched(storage.Result{})
+		b.enqueueForward(proposals.Frame{})
+	}
+	give()
+	b.close()
+	give()
+	var in inputs
+	b.beginTurn(&in, maxTurnBytes)
+	if n := len(in.messages) + len(in.fetched) + len(in.forwards); n > 0 || b.memory.received.Used() > 0 {
+		t.Errorf("%d inputs and %d bytes are kept", n, b.memory.received.Used())
 	}
 }
 
@@ -278,7 +309,7 @@ func TestHeldCommandsWakeLate(t *testing.T) {
 	b := anInbox(80<<20, 80<<20)
 	says := func(v batches.Verdict) (taken int) {
 		var in inputs
-		b.dequeue(&in, maxTurnBytes)
+		b.beginTurn(&in, maxTurnBytes)
 		b.dequeueCommands(&in, maxTurnBytes, maxTurnBytes, 0, func(batches.State) batches.Verdict { return v })
 		return len(in.proposals)
 	}
@@ -338,9 +369,9 @@ func TestEachInputIsFound(t *testing.T) {
 		"a transfer":             func(b *inbox) { b.leaveTransfer(&leadership.Transfer{}) },
 	} {
 		b, in := anInbox(1<<20, 1<<20), inputs{}
-		b.dequeue(&in, maxTurnBytes)
+		b.beginTurn(&in, maxTurnBytes)
 		put(b)
-		if b.dequeue(&in, maxTurnBytes); reflect.DeepEqual(in, empty) {
+		if b.beginTurn(&in, maxTurnBytes); reflect.DeepEqual(in, empty) {
 			t.Errorf("%s waits until something else comes", name)
 		}
 		if b.filled.Load() {

@@ -257,6 +257,8 @@ func (g *Group) Metrics() GroupMetrics {
 func (b *inbox) bytes() (proposals, messages int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.lockGiven()
+	defer b.unlockGiven()
 	return b.proposalBytes, b.messageBytes
 }
 

@@ -62,6 +62,15 @@ type seated Group
 // seatedGroup is the group that a shard means.
 func seatedGroup(t sched.Turner) *Group { return (*Group)(t.(*seated)) }
 
+// Begin implements sched.Turner: the turn gets what has come since the turn before.
+func (s *seated) Begin(crowded bool) {
+	most := int64(maxTurnBytes)
+	if crowded {
+		most = maxCrowdedTurnBytes
+	}
+	s.inbox.begin(&s.work.taken.givenInputs, most)
+}
+
 // Turn implements sched.Turner.
 func (s *seated) Turn(at sched.Time, crowded bool, out sched.Outbox) (again bool, due int64) {
 	g := (*Group)(s)
@@ -101,6 +110,9 @@ func (g *Group) sit(s *sched.Shard) {
 		g.stretchPromise(0)          // of the start
 	})
 }
+
+// shardOf returns the shard on which a group runs.
+func (h *Host) shardOf(group uint64) *sched.Shard { return h.shards[int(group%uint64(len(h.shards)))] }
 
 // newShard makes a shard of this host.
 func (h *Host) newShard() *sched.Shard {

@@ -14,6 +14,7 @@ import (
 func (g *Group) runTurn(at sched.Time, crowded bool) (again bool, due int64) {
 	returned := false
 	defer func() {
+		g.work.taken.givenInputs.reset()
 		g.core.node.Publish()
 		if p := recover(); p != nil {
 			again, due = g.Err() == nil, never // the next turn answers the clients
@@ -39,7 +40,7 @@ func (g *Group) turn(at sched.Time, crowded bool) (again bool, due int64) {
 		g.abandon()
 		return false, never
 	}
-	left := g.dequeueInputs(crowded)
+	left := g.sortInputs()
 	untold := g.count(at)
 	g.stepAnswers()
 	g.stepMessages()
@@ -54,18 +55,15 @@ func (g *Group) turn(at sched.Time, crowded bool) (again bool, due int64) {
 	return g.sleep(g.finishTurn(crowded) || left)
 }
 
-// dequeueInputs takes what has come since the last turn, and reports whether something is left for another.
-func (g *Group) dequeueInputs(crowded bool) (left bool) {
-	most := int64(maxTurnBytes)
-	if crowded {
-		most = maxCrowdedTurnBytes
-	}
-	left = g.inbox.dequeue(&g.work.taken, most)
-	g.work.wanted.Want(dutiesOf(&g.work.taken))
+// sortInputs prepares what the turn has taken, and reports whether something is left for another.
+func (g *Group) sortInputs() (left bool) {
+	in := &g.work.taken
+	in.resetCommands()
+	g.work.wanted.Want(dutiesOf(in))
 	g.dropUncounted()
 	g.dropLateOrders()
-	g.writes.discarding.dropMessages(&g.work.taken)
-	return left
+	g.writes.discarding.dropMessages(in)
+	return in.more
 }
 
 // count tells the core of the time in which no timeout expires, and returns the ticks that are left.

@@ -34,11 +34,11 @@ func TestCostOfARound(t *testing.T) {
 }
 
 // maxLocks bounds the locks of a turn in a steady round, on average of the turns of all members: one of its
-// shard, and three of the group. One turn of a round may lock the inbox twice: it takes commands after it has
-// stepped what commits (decision 0036). Locks are counted with a build tag:
+// shard, under which it also gets its inputs, and one for each of what it takes or hands over: commands, a
+// write, entries to apply, answers. Locks are counted with a build tag:
 //
 //	go test -tags countlocks ./sim -run TestASteadyRoundCallsNoDuty -v
-const maxLocks = 3.8
+const maxLocks = 2.9
 
 // A group that replicates commands, with a warm leader and no time passing, calls no duty and takes few
 // locks.

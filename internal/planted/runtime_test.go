@@ -151,6 +151,19 @@ var runtimeBugs = []bug{
 		`	b.fill()
 	b.waiting.handOver = true`, `	b.mu.Lock()
 	b.waiting.handOver = true`}}},
+	{name: "turn_begins_with_nothing", what: "a turn does not get what its group was given", in: "host/internal/sched", found: "TestATurnBeginsWithWhatWasGiven", edits: []edit{{"host/internal/sched/worker.go",
+		`	seat.turner.Begin(crowded)
+`, ``}}},
+	{name: "inputs_handed_twice", what: "a turn gets the inputs of the turn before again", in: "host", found: "TestInboxCollapses", edits: []edit{{"host/inbox.go",
+		`	b.waiting.givenInputs, *spare = *spare, b.waiting.givenInputs
+`, `	*spare = b.waiting.givenInputs
+`}}},
+	{name: "unended_inputs_handed_twice", what: "the inputs of a turn that has not ended well come again", in: "host", found: "TestInboxCollapses", edits: []edit{{"host/inbox.go",
+		`	spare.reset() // again, if the turn before has not ended well
+`, ``}}},
+	{name: "left_group_keeps_messages", what: "a group that has ended keeps the messages that wait for a turn", in: "host", found: "TestAClosedInboxKeepsNoMessages", edits: []edit{{"host/inbox.go",
+		`	b.waiting.messages, b.waiting.fetched, b.waiting.forwards = nil, nil, nil
+`, ``}}},
 	{name: "verdict_loses_a_wake", what: "a command that comes while the rule for the next batch is asked waits for ever: its group is not woken", in: "host", found: "TestAVerdictFindsWhatCameMeanwhile", edits: []edit{{"host/inbox.go",
 		`	b.verdict = v
 	b.setDue()

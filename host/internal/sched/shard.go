@@ -15,6 +15,7 @@ import (
 //
 // What a group has to do is in its inbox. To give it something, put it there first and wake the group
 // after. The shard takes the group out of the ring before the turn empties the inbox, so no wake is lost.
+// Both are one step under the lock (Turner.Begin), except for commands.
 type Shard struct {
 	settings Settings
 	task     env.Task
@@ -47,6 +48,10 @@ type Settings struct {
 
 // New returns a shard, which runs nothing before Start.
 func New(s Settings) *Shard { return &Shard{settings: s} }
+
+// Guard returns the lock of the shard. It may guard what Turner.Begin takes. A caller that holds it calls
+// no method of a shard or a seat.
+func (s *Shard) Guard() *lock.Mutex { return &s.mu }
 
 // Enter makes a group run on this shard from now on. begin is called with the lock held, before any turn.
 func (s *Shard) Enter(seat *Seat, t Turner, begin func(at Time)) {

@@ -20,8 +20,12 @@ type aGroup struct {
 	again   bool
 	due     int64 // ticks after each turn
 	verdict Verdict
+	given   int   // under the lock of the shard,
+	taken   int   // and by a turn
 	yes     int64 // the tick until which it sleeps if the answer is yes
 }
+
+func (g *aGroup) Begin(bool) { g.taken, g.given = g.taken+g.given, 0 }
 
 func (g *aGroup) Turn(at Time, crowded bool, out Outbox) (again bool, due int64) {
 	g.turns++
@@ -118,6 +122,44 @@ func TestWakeIsNotLost(t *testing.T) {
 	}
 	if n := b.pass(1); n != 1 {
 		t.Errorf("%d turns, want that of the lazy wake", n)
+	}
+}
+
+// A turn begins with all that was given before it, once. What is given while it runs is for the next.
+func TestATurnBeginsWithWhatWasGiven(t *testing.T) {
+	b := newBench(t, 1)
+	g := b.groups[0]
+	give := func() {
+		b.Guard().Lock()
+		g.given++
+		b.Guard().Unlock()
+		g.seat.Wake()
+	}
+	give()
+	give()
+	during := 0
+	g.during = func() {
+		give()
+		during = g.taken
+	}
+	if n := b.run(); n != 2 || during != 2 || g.taken != 3 {
+		t.Errorf("%d turns; the first has %d inputs of 2, both have %d of 3", n, during, g.taken)
+	}
+	give()
+	w := b.workers[0]
+	w.Begin()
+	b.now += 2 * time.Second
+	if left, _ := b.TakeOver(); left != Turner(g) {
+		t.Fatal("setup: the turn is not left behind")
+	}
+	give() // to a group that is left behind
+	b.run()
+	if g.taken != 4 {
+		t.Errorf("%d inputs are taken while the turn hangs, want 4", g.taken)
+	}
+	w.End(&g.seat, false, turn.Never)
+	if b.run(); g.taken != 5 {
+		t.Errorf("%d inputs are taken when it has returned, want 5", g.taken)
 	}
 }
 

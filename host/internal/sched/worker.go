@@ -100,7 +100,9 @@ func (w *Worker) Begin() (seat *Seat, at Time, crowded bool) {
 		s.wheel.set(seat, seat.due) // behind those that are due with it: they run in the order of their latest turns
 	}
 	w.phase.Store(free)
-	return seat, s.now(), s.urgent.n+s.others.n > 0
+	crowded = s.urgent.n+s.others.n > 0
+	seat.turner.Begin(crowded)
+	return seat, s.now(), crowded
 }
 
 // underWay returns the group whose turn is under way, or nil. The caller holds the lock.
