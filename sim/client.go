@@ -80,8 +80,13 @@ func (c *clients) submitOne() {
 	c.submitTo(r)
 }
 
-// submitTo submits a command to one replica.
+// submitTo submits a command to one replica, and others of the same moment.
 func (c *clients) submitTo(r *replica) {
+	c.submit(r)
+	c.burst(r)
+}
+
+func (c *clients) submit(r *replica) {
 	c.submitted++
 	if c.w.user != nil {
 		c.submitUser(r)

@@ -89,6 +89,8 @@ const (
 	HaltedForGood   // members that had applied what the group skips
 	MadeAgain       // machines that worked again in the same life
 
+	PackedCommands // applied, that came behind another one in their entry
+
 	faultKinds
 )
 
@@ -107,6 +109,7 @@ var faultNames = [faultKinds]string{
 	"bursts in the network", "clock jumps", "transfers asked for", "floods of commands", "logs damaged",
 	"lacks of descriptors", "opens that found no descriptor", "directories moved away",
 	"poison commands", "machines halted", "commands skipped", "skips refused", "members halted for good", "halted machines made again",
+	"commands behind others in their entry",
 }
 
 func (f Fault) String() string { return faultNames[f] }

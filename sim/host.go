@@ -147,6 +147,7 @@ func (h *machine) start() {
 	h.alive = l
 	config := h.w.config
 	h.w.mixConfig(&config, h)
+	h.w.packing.configure(&config, h)
 	config.ElectionTimeout = cmp.Or(h.timeout, config.ElectionTimeout)
 	config.JoinTokens = h.tokens
 	h.w.lowerMemory(&config, h.id)

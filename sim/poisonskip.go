@@ -92,8 +92,10 @@ func (p *poisons) schedule() {
 				p.left--
 				p.number++
 				p.w.count(PoisonCommands)
+				p.w.clients.burst(r)
 				p.w.clients.submitted++
 				p.w.clients.hand(r, fmt.Sprintf("%s%s-%d", poisonPrefix, pick(p.rng, "error", "panic", "named", "some", "some"), p.number))
+				p.w.clients.burst(r)
 			}
 		}
 		p.schedule()
@@ -217,7 +219,7 @@ func (p *poisons) visit(r *replica) {
 	var halted *outcome.HaltedError
 	if !errors.As(r.group.Halted(), &halted) {
 		if last := r.group.Status().Applied; last > 0 && !p.w.nemesis.stopped && p.rng.IntN(40) == 0 {
-			p.skip(r, raftpb.Position{Index: 1 + p.rng.Uint64N(last)}) // a mistake
+			p.skip(r, raftpb.Position{Index: 1 + p.rng.Uint64N(last), Pos: p.w.packing.place()}) // a mistake
 		}
 		return
 	}
@@ -235,7 +237,7 @@ func (p *poisons) visit(r *replica) {
 		p.blind[r.life.host.id] = false
 		p.restart(r.life.host)
 	case p.rng.IntN(8) == 0:
-		p.skip(r, raftpb.Position{Index: first.Index + pick(p.rng, ^uint64(0), 1)}) // a mistake
+		p.skip(r, raftpb.Position{Index: first.Index + pick(p.rng, ^uint64(0), 1), Pos: p.w.packing.place()}) // a mistake
 	case r.leads() || p.rng.IntN(4) == 0:
 		p.skip(r, first)
 	}

@@ -55,6 +55,9 @@ func (g *ghost) apply(w *world, who string, e statemachine.Entry) {
 	switch at := &(*all)[e.Pos]; {
 	case at.command == "":
 		*at = c
+		if e.Pos > 0 {
+			w.count(PackedCommands)
+		}
 	case *at != c:
 		w.breaks(property.StateMachineSafety, "%s applies %q (term %d) at index %v, where %q (term %d) was applied", who, c.command, c.term, e.Position(), at.command, at.term)
 	default:

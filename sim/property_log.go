@@ -34,6 +34,7 @@ func (w *world) checkLog(r *replica, s diagnosis.Status) {
 				w.breaks(property.LogMatching, "%s carries the sum %08x with entry %d@%d, whose data has another", r.name, e.Sum, e.Index, e.Term)
 			}
 			c := content{typ: e.Type, term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
+			r.life.w.packing.mayHold(r, &e)
 			at := position{e.Index, e.Term}
 			seen, ok := r.ghost.entries[at]
 			switch {

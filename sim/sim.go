@@ -66,6 +66,8 @@ type Options struct {
 	// Together makes clients hand in several commands at once, and gather their outcomes, as those of
 	// reads (SubmitMany, SubmitRead).
 	Together bool
+	// BatchEntries gives all hosts host.Config.BatchEntries. Without it the seed draws which have it.
+	BatchEntries bool
 
 	groups  int  // so many; 0: the seed draws
 	small   bool // three hosts and the asynchronous pipeline, for every seed

@@ -64,6 +64,7 @@ type world struct {
 	impostors    *impostors       // impostor.go
 	poisons      *poisons         // poisonskip.go; nil: machines can apply all commands
 	restoring    *restoring       // restorecopy.go; nil: no directory is copied
+	packing      *packing         // packing.go; nil: each command is an entry
 	placing      *placing         // placement.go; nil: no host has a zone, and no group a Placement
 	well         wellness         // wellness.go
 	violation    *Violation       // the first
@@ -137,6 +138,7 @@ func newWorld(o Options) *world {
 	w.groupConfig.Leases = w.reads.rng.IntN(2) == 0
 	w.drawPlacement()
 	w.mix()
+	w.drawPacking()
 	w.drawFlights()
 	return w
 }
