@@ -1,17 +1,22 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"time"
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/property"
+	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal"
 )
 
-// Entries with several commands (host.Config.BatchEntries). In a third of the runs all hosts write them; in
-// some, each host does from one of its lives on, or never, as in an upgrade in any order. Clients then hand
-// in more commands in one moment, from a random source of this file. Other runs are what they are without it.
+// Entries with several commands (host.Config.BatchEntries). In a quarter of the runs all hosts write them.
+// In a sixth some hosts do from their second life on, which comes soon, or never: an upgrade in any order.
+// Clients then hand in more commands in one moment, from a random source of this file. Other runs are what
+// they are without it.
 //
 // The checks know commands by their positions. Besides, an entry with several commands is in no log of a
 // member that has never said that it reads them: packing.mayHold.
@@ -34,10 +39,11 @@ func (w *world) drawPacking() {
 		return
 	}
 	p := &packing{w: w, rng: rng}
-	if kind == 4 && !w.options.BatchEntries {
+	if kind > 2 && !w.options.BatchEntries {
 		p.since = map[uint64]int{}
+		late := pick(rng, 2, 2, 2, neverPacks)
 		for _, h := range w.hosts {
-			p.since[h.id] = pick(rng, 1, 2, 3, neverPacks)
+			p.since[h.id] = pick(rng, 1, late)
 		}
 	}
 	w.packing, w.groupConfig.MaxAppendBytes = p, pick(rng, 256, 2<<10, 0)
@@ -51,6 +57,33 @@ func (p *packing) hasSaid(h *machine) bool {
 	return p != nil && (p.since == nil || h.lives >= p.since[h.id])
 }
 
+// upgrade ends the first life of each host that has the setting in its second. A process that forgets
+// everything does not start again.
+func (w *world) upgrade() {
+	p := w.packing
+	if p == nil || w.options.small || w.nemesis.calm || w.mode.Unsafe() || w.mode.Kind == wal.KindMemory {
+		return
+	}
+	for _, h := range w.hosts {
+		if p.since[h.id] == 2 {
+			p.upgradeOne(h)
+		}
+	}
+}
+
+func (p *packing) upgradeOne(h *machine) {
+	p.w.plan(between(p.rng, 100*time.Millisecond, 1500*time.Millisecond), fmt.Sprintf("host %d is upgraded", h.id), nil, func() {
+		switch {
+		case p.hasSaid(h) || p.w.nemesis.stopped || h.gone:
+		case h.alive == nil || h.alive.process == nil || h.pausedUntil > p.w.now:
+			p.upgradeOne(h)
+		default:
+			h.crash(crashfs.LoseNothing)
+			p.w.nemesis.restart(h)
+		}
+	})
+}
+
 // more draws how many commands come in the same moment as another one.
 func (p *packing) more() int {
 	if p == nil || p.w.nemesis.stopped || p.rng.IntN(2) == 0 {
@@ -59,8 +92,8 @@ func (p *packing) more() int {
 	return p.rng.IntN(maxTogether)
 }
 
-// place draws a place in an entry.
-func (p *packing) place() uint32 {
+// drawPos draws a place in an entry.
+func (p *packing) drawPos() uint32 {
 	if p == nil || p.rng.IntN(2) == 0 {
 		return 0
 	}

@@ -219,7 +219,7 @@ func (p *poisons) visit(r *replica) {
 	var halted *outcome.HaltedError
 	if !errors.As(r.group.Halted(), &halted) {
 		if last := r.group.Status().Applied; last > 0 && !p.w.nemesis.stopped && p.rng.IntN(40) == 0 {
-			p.skip(r, raftpb.Position{Index: 1 + p.rng.Uint64N(last), Pos: p.w.packing.place()}) // a mistake
+			p.skip(r, raftpb.Position{Index: 1 + p.rng.Uint64N(last), Pos: p.w.packing.drawPos()}) // a mistake
 		}
 		return
 	}
@@ -237,7 +237,7 @@ func (p *poisons) visit(r *replica) {
 		p.blind[r.life.host.id] = false
 		p.restart(r.life.host)
 	case p.rng.IntN(8) == 0:
-		p.skip(r, raftpb.Position{Index: first.Index + pick(p.rng, ^uint64(0), 1), Pos: p.w.packing.place()}) // a mistake
+		p.skip(r, raftpb.Position{Index: first.Index + pick(p.rng, ^uint64(0), 1), Pos: p.w.packing.drawPos()}) // a mistake
 	case r.leads() || p.rng.IntN(4) == 0:
 		p.skip(r, first)
 	}

@@ -27,8 +27,9 @@
 // Reading order. The world: sim.go, world.go (time and workers), network.go, host.go (life and death of a
 // host), disk.go, durability.go. What goes wrong: faults.go, nemesis.go and strike.go, phases.go (what it
 // meets), descriptors.go, directorymove.go, poisonskip.go (commands that machines cannot apply), lies.go.
-// Clients: client.go. Judges: checks.go and property_*.go with wellness.go, rests.go, observations.go,
-// cost.go, flight.go. Scenarios: scenario.go and the files that use it, each run with many seeds.
+// Clients: client.go, packing.go (several commands in an entry). Judges: checks.go and property_*.go with
+// wellness.go, rests.go, observations.go, cost.go, flight.go. Scenarios: scenario.go and the files that use
+// it, each run with many seeds.
 package sim
 
 import (
@@ -176,6 +177,7 @@ func Run(o Options) (report Report, err error) {
 	w.startStrikes(o.Faults)
 	w.startShortages()
 	w.startMoves()
+	w.upgrade()
 	if o.rests {
 		w.passWithRests(o.Faults)
 	} else {

@@ -68,6 +68,7 @@ func RunMachine[C, R any](o Options, load Workload[C, R]) (report Report, histor
 	w.startClients()
 	w.startNemesis()
 	w.startImpostors()
+	w.upgrade()
 	w.pass(o.Faults)
 	w.endWell()
 	u.checkAtEnd()

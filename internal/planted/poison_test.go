@@ -87,10 +87,16 @@ var poisonBugs = []bug{
 		`	if len(rest) > 0 {
 		return Batch{}, fmt`, `	if len(rest) > 1<<30 {
 		return Batch{}, fmt`}}},
-	{name: "batch_to_old_members", what: "a leader makes a batch although a member has not said that it reads batches", in: "host", found: "TestOneTurnIsOneEntry", edits: []edit{{"host/offer.go",
+	{name: "batch_to_old_members", what: "a leader makes a batch although a member has not said that it reads batches", in: "host", found: "TestOneTurnIsOneEntry", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 84 -seeds 1", says: "has never said that it reads such entries"}}, edits: []edit{{"host/offer.go",
 		`if id != g.self && !g.host.readsBatches(id) {`, `if id != g.self && !g.host.readsBatches(id) && false {`}}},
 	{name: "receipt_without_place", what: "the receipt of a command in a batch names the first one", in: "host", found: "TestOneTurnIsOneEntry", edits: []edit{{"host/internal/proposals/queue.go",
 		`outcome.Receipt{Index: index, Pos: pos, Term: term}`, `outcome.Receipt{Index: index, Term: term}`}}},
+	{name: "receipt_place_off_by_one", what: "the receipt of a command in a batch names the next one", in: "sim", found: "TestBatchEntries", args: "-packings 1", says: "is acknowledged at index", edits: []edit{{"host/internal/proposals/queue.go",
+		`outcome.Receipt{Index: index, Pos: pos, Term: term}`, `outcome.Receipt{Index: index, Pos: pos + 1, Term: term}`}}},
+	{name: "end_of_a_batch_not_applied", what: "the last command of a batch is answered, and no machine gets it", in: "sim", found: "TestBatchEntries", args: "-packings 1", says: "has applied the log through index", edits: []edit{{"host/internal/apply/queue.go",
+		`		for pos := uint32(0); b.Len() > 0; pos++ {`, `		for pos := uint32(0); b.Len() > int(min(pos, 1)); pos++ {`}}},
+	{name: "withdrawal_not_noted", what: "a client is told that its command is withdrawn, and no turn learns of it", in: "sim", found: "TestBatchEntries", args: "-packings 2", says: "after its client was told that it never would be", edits: []edit{{"host/internal/proposals/waiter.go",
+		`return w.phase.CompareAndSwap(waiterQueued, waiterWithdrawn) }`, `return w.phase.Load() == waiterQueued }`}}},
 	{name: "rest_of_a_batch_waits", what: "clients of a batch of which the machine has some wait for ever when it halts", in: "host/internal/proposals", found: "TestTheRestOfABatchHears", edits: []edit{{"host/internal/proposals/end.go",
 		`p.w.pack[p.next:] {`, `p.w.pack[:0] {`}}},
 	{name: "batch_result_to_a_neighbour", what: "the result of a command in a batch goes to its neighbour", in: "host/internal/proposals", found: "TestQueueTwin", edits: []edit{{"host/internal/proposals/results.go",
