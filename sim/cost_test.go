@@ -38,7 +38,7 @@ func TestCostOfARound(t *testing.T) {
 // write, entries to apply, answers. Locks are counted with a build tag:
 //
 //	go test -tags countlocks ./sim -run TestASteadyRoundCallsNoDuty -v
-const maxLocks = 2.9
+const maxLocks = 3.0
 
 // A group that replicates commands, with a warm leader and no time passing, calls no duty and takes few
 // locks.

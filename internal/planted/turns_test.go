@@ -21,11 +21,6 @@ var turnBugs = []bug{
 		`	if len(q.early) > 0 {
 		m :=`, `	if false {
 		m :=`}}},
-	{name: "postponed_commit_lost", what: "a commit index that came alone does not go with the next message that is written", in: "host/internal/appendlane", found: "TestAppendLaneKeepsCommitsBack", edits: []edit{{"host/internal/appendlane/queue.go",
-		`	m.Term, m.Vote, m.Commit = q.said.Term, q.said.Vote, q.said.Commit
-`, ``}}},
-	{name: "postponed_commit_stays", what: "a commit index that came alone outlives the entries that a full disk has refused and the lane forgotten", in: "host/internal/appendlane", found: "TestACommitIndexIsForgottenWithItsEntries", edits: []edit{{"host/internal/appendlane/discard.go",
-		`q.hard, q.said = q.durable.hs, q.durable.hs`, `q.hard = q.durable.hs`}}},
 	{name: "rounds_unfair", what: "a group with much to write takes a whole round of the append lane", in: "host/internal/appendlane", found: "TestShareOfARound", edits: []edit{{"host/internal/appendlane/lane.go",
 		`			if n == 1 && len(l.batch) == 0 {`, `			if true {`}}},
 	{name: "fetched_not_compared", what: "entries that were read for a follower are sent although the log was cut meanwhile", in: "host/internal/storage", found: "TestEntriesThatWereReadAreComparedWithTheLog", edits: []edit{{"host/internal/storage/storage.go",

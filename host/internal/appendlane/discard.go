@@ -42,7 +42,7 @@ func (l *Lane) discard(q *Queue) (wrote bool) {
 		return false
 	}
 	q.joint.reset()
-	q.hard, q.said = q.durable.hs, q.durable.hs
+	q.hard = q.durable.hs
 	l.unpark(q)
 	q.answerDiscard(Forgotten)
 	return false

@@ -115,12 +115,8 @@ func (l *Lane) Enqueue(q *Queue) {
 	}
 }
 
-// Hand queues a message of a group, and makes the lane come to it. One goroutine at a time calls it for a
-// group, and none between Discard and its answer.
+// Hand queues a message of a group, and makes the lane come to it.
 func (l *Lane) Hand(q *Queue, m raftpb.Message) {
-	if q.postpone(&m) {
-		return
-	}
 	fresh := false
 	q.EnqueueAnd(m, func() { fresh = l.line(q) })
 	if fresh {

@@ -7,7 +7,6 @@ import (
 	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/workqueue"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
@@ -15,7 +14,7 @@ import (
 // Queue is what one group has for the append lane (lane.go), and what the lane knows of the group.
 //
 // The messages of a round become one wal.Write with one hard state (write.go). A message with only a commit
-// index is not written, and does not even come to the lane (postpone).
+// index is not written. The index stays in memory, and goes with a later write (DurableState).
 //
 // A full disk is not an error: what was taken waits, with everything behind it, and is tried again at the
 // next tick. Only term and vote overtake it (voteahead.go). Other groups go on.
@@ -29,9 +28,6 @@ type Queue struct {
 
 	rounds atomic.Uint64 // that were completed
 	forget atomic.Bool   // what it refuses must be forgotten (discard.go)
-
-	// Owned by the caller of Lane.Hand; by the lane, from Lane.Discard to Client.Discarded.
-	said raftpb.HardState // the newest, which the next message carries
 
 	compact atomic.Uint64 // the log must be compacted through here (compact.go); 0: it need not
 
@@ -80,7 +76,7 @@ type GroupLog interface{ FirstIndex() uint64 }
 
 // NewQueue returns the queue of a group whose log has a hard state. b may be nil.
 func (l *Lane) NewQueue(group uint64, c Client, log GroupLog, hard raftpb.HardState, b *budget.Budget) *Queue {
-	q := &Queue{group: group, client: c, log: log, said: hard, hard: hard, durable: DurableState{hs: hard}}
+	q := &Queue{group: group, client: c, log: log, hard: hard, durable: DurableState{hs: hard}}
 	q.Budget, q.Lock, q.ready.Owner = b, &l.mu, q
 	return q
 }
@@ -111,19 +107,6 @@ func (q *Queue) Refusal() (since int64, because error) {
 // Deleted reports whether the log has deleted the group, and why not if that was wanted. It may be called
 // when the lane has released the group.
 func (q *Queue) Deleted() (deleted bool, refused error) { return q.deleted, q.refused }
-
-// postpone reports whether a message has nothing but a commit index. The lane would write nothing for it: the
-// index goes with the next message, which is written after everything that it covers. The messages before
-// have the same term and vote. Any other message gets the newest hard state.
-func (q *Queue) postpone(m *raftpb.Message) bool {
-	before := q.said
-	if hs := workqueue.HardStateOf(m); !raft.IsEmptyHardState(hs) {
-		q.said = hs
-	}
-	m.Term, m.Vote, m.Commit = q.said.Term, q.said.Vote, q.said.Commit
-	return q.said.Term == before.Term && q.said.Vote == before.Vote &&
-		len(m.Entries) == 0 && m.Snapshot == nil && len(m.Responses) == 0
-}
 
 // makeWrites turns what was taken into writes, and leaves out those that carry only a commit index.
 func (q *Queue) makeWrites() {

@@ -190,26 +190,6 @@ func TestSpaceReturnsBeforeALaneForgets(t *testing.T) {
 	}
 }
 
-// A commit index that came behind entries which were forgotten is forgotten with them: other entries may come
-// in their places.
-func TestACommitIndexIsForgottenWithItsEntries(t *testing.T) {
-	s := newTestLane(t)
-	refused := s.fill(t)
-	s.put(raftpb.Message{Term: 1, Commit: refused})
-	s.Discard(s.q.Queue)
-	s.run()
-	if len(s.q.outcomes) != 1 || s.q.outcomes[0] != Forgotten {
-		t.Fatalf("setup: the lane says %v", s.q.outcomes)
-	}
-	s.disk.SetHook(nil)
-	durable := s.q.durable.hs
-	s.put(raftpb.Message{Entries: []raftpb.Entry{{Index: refused, Term: 1, Type: raftpb.EntryConfChangeV2}}})
-	s.run()
-	if hs := s.wal.Group(theGroup).HardState(); hs != durable || s.last(s.q) != refused {
-		t.Errorf("the log has %+v and ends at %d, want %+v and %d", hs, s.last(s.q), durable, refused)
-	}
-}
-
 // A vote that was queued in the very round that is refused is given at once, not when there is space.
 func TestVoteInTheRefusedRound(t *testing.T) {
 	s := newTestLane(t)

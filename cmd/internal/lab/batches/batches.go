@@ -44,10 +44,16 @@ func Full() Plan {
 	}
 }
 
-// Quick is a part of it, for about two minutes on two cores.
-func Quick() Plan {
+// Coarse is a quarter of its networks and disks, under all loads.
+func Coarse() Plan {
 	p := Full()
 	p.Delays, p.Syncs = []time.Duration{50 * time.Microsecond, 20 * time.Millisecond}, []time.Duration{250 * time.Microsecond, 5 * time.Millisecond, 30 * time.Millisecond}
+	return p
+}
+
+// Quick is a part of that, for about two minutes on two cores.
+func Quick() Plan {
+	p := Coarse()
 	p.Clients, p.Shares, p.Ops = []int{16, 1000}, []int{50}, 500
 	return p
 }

@@ -65,11 +65,11 @@ type nextBatchScale struct {
 }
 
 func scaleNextBatch(size Size) nextBatchScale {
-	plan := pick(size, batches.Full(), batches.Quick(), batches.Quick())
+	plan := pick(size, orLong(size, batches.Coarse(), batches.Full()), batches.Quick(), batches.Quick())
 	if size == Glance {
 		plan.Delays, plan.Syncs, plan.Clients, plan.Ops = plan.Delays[:1], []time.Duration{time.Millisecond, 2 * time.Millisecond}, []int{4}, 20
 	}
-	return nextBatchScale{plan, pick(size, 10*time.Minute, 90*time.Second, time.Second)}
+	return nextBatchScale{plan, pick(size, orLong(size, 150*time.Second, 10*time.Minute), 90*time.Second, time.Second)}
 }
 
 // fewerCells says which part of the full grid a size leaves out.
