@@ -2,7 +2,7 @@ package planted_test
 
 // Bugs about the paths of a host, and about the directory that it has locked.
 var pathBugs = []bug{
-	{name: "dir_stays_relative", what: "a host uses a relative directory as it is, after the working directory has changed", in: ".", found: "TestWorkingDirectoryChanges", also: []judge{{in: "sim", test: "TestSeeds", args: "-seeds 1", says: "beside the directory that it has locked"}}, edits: []edit{{"host/paths.go",
+	{name: "dir_stays_relative", what: "a host uses a relative directory as it is, after the working directory has changed", in: ".", found: "TestWorkingDirectoryChanges", also: []judge{{in: "sim", test: "TestSeeds", args: "-seeds 1", says: "does not lead to the directory that this process has locked"}}, edits: []edit{{"host/paths.go",
 		`	if c.Dir, err = vfs.Absolute(fsys, c.Dir); err != nil {`, `	if _, err = vfs.Absolute(fsys, c.Dir); err != nil {`}}},
 	{name: "certificates_stay_relative", what: "a host reads its certificates again by paths that are relative", in: "host", found: "TestNoPathOfConfigIsRelative", edits: []edit{{"host/paths.go",
 		`		if *file.path, err = filepath.Abs(*file.path); err != nil {`, `		if _, err = filepath.Abs(*file.path); err != nil {`}}},
