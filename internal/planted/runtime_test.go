@@ -35,7 +35,7 @@ var runtimeBugs = []bug{
 		g.members.AnswerRoster`, `	case g.Err() != nil:
 	default:
 		g.members.AnswerRoster`}}},
-	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 9603 -seeds 1 -faults 1500ms", says: "cost-is-bounded"}}, edits: []edit{{"host/internal/proposals/retries.go",
+	{name: "refused_come_at_once", what: "commands that the leader has refused are all sent to it again in the next tick", in: "host", found: "TestRefusedCallsDoNotKeepOnComing", edits: []edit{{"host/internal/proposals/retries.go",
 		`q.Pause(v, min(ticks<<s.refusals, max(ticks, 2*q.HeartbeatTicks)))
 	s.framesMost, s.refusals = 1, min(s.refusals+1, 4)`, `q.Pause(v, ticks)`}}},
 	// The simulation met it once in ten thousand seeds, and not in those of today: a session must be given up
