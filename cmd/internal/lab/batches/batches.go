@@ -28,6 +28,7 @@ type Plan struct {
 	Clients    []int           // of the closed loops
 	Shares     []int           // of the open loops, in percent of the best rate of the closed loop with most clients
 	ValueBytes int
+	RunUp      int // writes of each client, or of a hundred, before the measured ones, under every rule
 	Ops        int // writes that are measured at least, at each point; with many clients more
 	Runs       int // with a seed of its own each; a row is the run with the median p99
 	Processors int // of a host
@@ -40,7 +41,7 @@ func Full() Plan {
 	const us, ms = time.Microsecond, time.Millisecond
 	return Plan{
 		Delays: []time.Duration{50 * us, 500 * us, 20 * ms, 50 * ms}, Syncs: []time.Duration{100 * us, 250 * us, ms, 5 * ms, 10 * ms, 30 * ms},
-		Clients: []int{1, 16, 100, 1000}, Shares: []int{50, 90}, ValueBytes: 1024, Ops: 600, Runs: 1, Processors: 2, CostFactor: 100, Seed: 1,
+		Clients: []int{1, 16, 100, 1000}, Shares: []int{50, 90}, ValueBytes: 1024, RunUp: runUp, Ops: 600, Runs: 1, Processors: 2, CostFactor: 100, Seed: 1,
 	}
 }
 
@@ -228,8 +229,7 @@ func (p Plan) hardware(at place) sim.Hardware {
 // opsPerClient is how many writes of each client are measured at least.
 const opsPerClient = 6
 
-// runUp is how many writes of each client, or of a hundred, come before the measured ones, under every
-// rule. A host that tries rules has found the better one then.
+// runUp is RunUp of the grid: a host that tries rules has found the better one then, or is in its first trials.
 const runUp = 50
 
 // openRounds is how many rounds of network and disk a measurement of the open loop lasts at least.
@@ -239,7 +239,7 @@ func (p Plan) run(at place, load Load, c contender, seed uint64) sim.BatchRun {
 	round := 2*at.delay + at.sync
 	return sim.BatchRun{
 		Hardware: p.hardware(at), Rule: c.gate(at), Host: c.host, Echoes: c.echoes,
-		Clients: load.Clients, Rate: load.Rate, Warm: runUp * max(load.Clients, 100), Think: think, ValueBytes: p.ValueBytes,
+		Clients: load.Clients, Rate: load.Rate, Warm: p.RunUp * max(load.Clients, 100), Think: think, ValueBytes: p.ValueBytes,
 		Ops: max(p.Ops, opsPerClient*load.Clients, min(int(load.Rate*round.Seconds()*openRounds), maxOpenOps)), Seed: seed,
 	}
 }

@@ -17,7 +17,7 @@ import (
 func brief() Plan {
 	return Plan{
 		Delays: []time.Duration{50 * time.Microsecond, 5 * time.Millisecond}, Syncs: []time.Duration{time.Millisecond}, Clients: []int{2, 8}, Shares: []int{50},
-		ValueBytes: 1024, Ops: 40, Runs: 1, Processors: 2, CostFactor: 100, Seed: 1,
+		ValueBytes: 1024, RunUp: 1, Ops: 40, Runs: 1, Processors: 2, CostFactor: 100, Seed: 1,
 	}
 }
 

@@ -67,7 +67,7 @@ type nextBatchScale struct {
 func scaleNextBatch(size Size) nextBatchScale {
 	plan := pick(size, orLong(size, batches.Coarse(), batches.Full()), batches.Quick(), batches.Quick())
 	if size == Glance {
-		plan.Delays, plan.Syncs, plan.Clients, plan.Ops = plan.Delays[:1], []time.Duration{time.Millisecond, 2 * time.Millisecond}, []int{4}, 20
+		plan.Delays, plan.Syncs, plan.Clients, plan.RunUp, plan.Ops = plan.Delays[:1], []time.Duration{time.Millisecond, 2 * time.Millisecond}, []int{4}, 1, 20
 	}
 	return nextBatchScale{plan, pick(size, orLong(size, 150*time.Second, 10*time.Minute), 90*time.Second, time.Second)}
 }
