@@ -229,7 +229,8 @@ func (p Plan) hardware(at place) sim.Hardware {
 // opsPerClient is how many writes of each client are measured at least.
 const opsPerClient = 6
 
-// runUp is RunUp of the grid: a host that tries rules has found the better one then, or is in its first trials.
+// runUp is RunUp of the grid: a host that tries rules has found the better one then, or is in its first
+// trials.
 const runUp = 50
 
 // openRounds is how many rounds of network and disk a measurement of the open loop lasts at least.
