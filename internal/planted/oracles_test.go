@@ -59,7 +59,7 @@ var simOracles = []oracle{
 	{name: "counts its entries through", what: "the durable cursor", bug: "sync_refused"},
 	{name: "but after a crash with", what: "what is acknowledged is durable on a quorum", bug: "half_commits"},
 	{name: "has stopped by itself", what: "only its disk stops a group", bug: "believe_one_removal"},
-	{name: "beside the directory that it has locked", what: "a host keeps to its directory", bug: "dir_stays_relative"},
+	{name: "beside the directory that it has locked", what: "a host keeps to its directory", bug: "log_beside_no_lock"},
 	{name: "clients still wait", what: "every client is answered", bug: "keep_deposed"},
 	{name: "before the read began", what: "a read sees what was acknowledged", bug: "old_answer"},
 	{name: "still holds its lease of term", what: "a lease ends before another leader commits", bug: "no_recheck"},

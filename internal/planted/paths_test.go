@@ -23,6 +23,6 @@ var pathBugs = []bug{
 	{name: "cold_read_beside_no_lock", what: "a read of a cold segment believes what took the place of the log's directory", found: "TestColdSegmentOfAMovedDirectory", edits: []edit{{"wal/recover.go",
 		`l.table.dir.fs, l.table.cold.fs, r.scan.dir.fs = l.opts.FS, l.opts.FS, l.opts.FS`,
 		`l.table.dir.fs, r.scan.dir.fs = l.opts.FS, l.opts.FS`}}},
-	{name: "log_beside_no_lock", what: "a log makes its segments in a directory that took the place of its own, and loses them with it", found: "TestDirectoryIsMovedAway", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 131 -seeds 1", says: "keeps-to-its-directory"}}, edits: []edit{{"wal/recover.go",
+	{name: "log_beside_no_lock", what: "a log makes its segments in a directory that took the place of its own, and loses them with it", found: "TestDirectoryIsMovedAway", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 131 -seeds 1", says: "beside the directory that it has locked"}}, edits: []edit{{"wal/recover.go",
 		`l.lock, l.opts.FS = lock, vfs.Owned(l.opts.FS, lock, l.opts.Dir)`, `l.lock = lock`}}},
 }
