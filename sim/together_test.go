@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-var together = flag.Uint64("together", 40, "run TestTogether with this many seeds")
+var together = flag.Uint64("together", 20, "run TestTogether with this many seeds")
 
 // Commands that clients hand in together get one outcome each, whatever fails: those of plain entries, and
 // those of a user's machine, also on hosts that forward them.
