@@ -65,6 +65,9 @@ func Rescues(o Options) (report RescueReport, err error) {
 	rng := splitSeed(o.Seed, 15)
 	o.hosts = pick(rng, 3, 5, 5)
 	err = scenario(o, func(w *world, _ *rand.Rand) {
+		if w.packing != nil {
+			w.packing.since = nil // hosts that come to the rescued log get what is in it, whatever they have said
+		}
 		s := &rescueStory{w: w, rng: rng, report: RescueReport{Hosts: o.hosts}}
 		defer func() { report = s.report }()
 		s.run()
