@@ -27,7 +27,7 @@ var largeObjectBugs = []bug{
 		return ""
 	}
 	if at :=`}}},
-	{name: "judge_objects_early", what: "a host removes the files of objects that it does not know yet when it starts", in: "sim", found: "TestObjects", args: "-first 18 -objects 1", says: "has not elected a leader, committed and converged", edits: []edit{{"host/internal/objects/removal.go",
+	{name: "judge_objects_early", what: "a host removes the files of objects that it does not know yet when it starts", in: "sim", found: "TestObjects", args: "-first 69 -objects 1", says: "has not elected a leader, committed and converged", edits: []edit{{"host/internal/objects/removal.go",
 		`case k.wiring.Applied() < min(k.judgeAt, k.wiring.LastIndex()):`, `case false:`}}},
 	{name: "remove_objects_early", what: "a host removes the files of an object as soon as it has expired", in: "host", found: "TestFilesOfAnExpiredObjectStayForTheLog", edits: []edit{{"host/internal/objects/removal.go",
 		`if at == 0 || at > first {`, `if at == 0 {`}, {"host/internal/objects/removal.go",
