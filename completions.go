@@ -2,8 +2,6 @@ package millrace
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/internal/completion"
@@ -54,6 +52,14 @@ func (c *Completions[R]) Take(reuse []Completion[R]) []Completion[R] { return c.
 // Space returns how many more commands and reads it takes now.
 func (c *Completions[R]) Space() int { return c.queue.Space() }
 
+// outcomes returns where outcomes go, or nil.
+func (c *Completions[R]) outcomes() *completion.Queue[Completion[R]] {
+	if c == nil {
+		return nil
+	}
+	return c.queue
+}
+
 // SubmitMany hands in commands without waiting, as Submit does, with one lock and one wake for all. It takes
 // all of them or the first of them, and returns how many. Each one taken gets one outcome, in to, with its
 // tag. The error says why the next one was not taken: an error of Submit, or ErrCompletionsFull.
@@ -62,23 +68,19 @@ func (c *Completions[R]) Space() int { return c.queue.Space() }
 // that follow. So the rest begins with that number + taken, or it would count as duplicates. WithReceipt has
 // no effect.
 func (n *Node[C, R]) SubmitMany(commands []C, tags []uint64, to *Completions[R], options ...ProposeOption) (taken int, err error) {
-	switch {
-	case to == nil || to.queue == nil:
-		return 0, errNoCompletions
-	case len(commands) != len(tags):
-		return 0, fmt.Errorf("millrace: SubmitMany with %d commands and %d tags, want a tag for each command", len(commands), len(tags))
-	case len(commands) == 0:
-		return 0, nil
+	done := to.outcomes()
+	if err := done.Reject(len(commands), len(tags)); err != nil || len(commands) == 0 {
+		return 0, err
 	}
-	begun := to.queue.Begin(len(commands))
-	defer func() { to.queue.Cancel(begun - taken) }() // also if a codec ends this goroutine
+	begun := done.Begin(len(commands))
+	defer func() { done.Cancel(begun - taken) }() // also if a codec ends this goroutine
 	if begun < len(commands) {
 		err = ErrCompletionsFull
 	}
 	calls := make([]*host.Call, 0, begun)
 	for i := range begun {
 		p := n.pendings.get()
-		p.to, p.tag = to.queue, tags[i]
+		p.to, p.tag = done, tags[i]
 		if _, refused := n.encode(p, commands[i], options); refused != nil {
 			err = refused
 			break
@@ -95,15 +97,14 @@ func (n *Node[C, R]) SubmitMany(commands []C, tags []uint64, to *Completions[R],
 	return taken, err
 }
 
-var errNoCompletions = errors.New("millrace: nowhere to leave outcomes; make Completions with NewCompletions")
-
 // SubmitRead begins a read without waiting. Its outcome comes to Completions when the state machine of this
 // host may be read, as for Read. An error means that it has not begun: ErrCompletionsFull, or what Read
 // says of the consistency. Nothing ends a read that waits but the end of the group: for a leader, or for an
 // index (AtLeast) that is never reached.
 func (n *Node[C, R]) SubmitRead(tag uint64, c Consistency, to *Completions[R]) error {
-	if to == nil || to.queue == nil {
-		return errNoCompletions
+	done := to.outcomes()
+	if err := done.Reject(1, 1); err != nil {
+		return err
 	}
 	if c.kind == lease {
 		return errNeedsView
@@ -111,15 +112,15 @@ func (n *Node[C, R]) SubmitRead(tag uint64, c Consistency, to *Completions[R]) e
 	if err := c.reject(context.Background()); err != nil {
 		return err
 	}
-	if to.queue.Begin(1) == 0 {
+	if done.Begin(1) == 0 {
 		return ErrCompletionsFull
 	}
 	if c.kind == local {
 		at, err := n.readLocal()
-		to.queue.Add(Completion[R]{Tag: tag, Read: at, Err: err})
+		done.Add(Completion[R]{Tag: tag, Read: at, Err: err})
 		return nil
 	}
-	r := &submittedRead[R]{tag: tag, asks: c, to: to.queue}
+	r := &submittedRead[R]{tag: tag, asks: c, to: done}
 	r.OnDone(r)
 	n.start(&r.Read, c)
 	return nil

@@ -154,6 +154,17 @@ func held() (l *ledger, entered chan struct{}, release func()) {
 	return l, entered, sync.OnceFunc(func() { close(gate) })
 }
 
+// hanging opens a node with such a machine. The test closes it.
+func hanging(t *testing.T) (n *millrace.Node[[]byte, uint64], entered chan struct{}, release func()) {
+	machine, entered, release := held()
+	n, err := millrace.Open(t.Context(), alone(t), millrace.InMemory(machine, millrace.Bytes()), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lead(t, n)
+	return n, entered, release
+}
+
 // Any number of callers wait for one command, in each of the ways, and get the same outcome. A wait whose
 // context ends says that the command is committed and not applied, and the command continues.
 func TestPendingWaitsInEveryWay(t *testing.T) {
@@ -360,13 +371,8 @@ func (liar) Sure() bool { return true }
 
 // Close answers those who wait for a machine that hangs.
 func TestCloseAnswersWhileApplyHangs(t *testing.T) {
-	machine, entered, release := held()
+	n, entered, release := hanging(t)
 	defer release()
-	n, err := millrace.Open(t.Context(), alone(t), millrace.InMemory(machine, millrace.Bytes()), quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	lead(t, n)
 	p, err := n.Submit([]byte("x"))
 	if err != nil {
 		t.Fatal(err)

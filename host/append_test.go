@@ -35,9 +35,9 @@ func newTestLane(t *testing.T) *testLane {
 	host := &Host{storage: hostStorage{log: s.log, lane: s.Lane}, reports: hostReports{events: new(reports.Events)}, network: hostNetwork{pulses: pulse.New(1, 0, nil, nil)}, env: environment{logger: quiet}}
 	host.groups.init(nil)
 	s.group = &Group{member: member{id: theGroup, self: 1, host: host}, proposals: groupProposals{Queue: proposals.NewQueue(proposals.Settings{Budget: &host.memory.proposed})}, life: newLife()}
-	s.group.inbox.memory = &host.memory.memory
-	s.group.writes.append = s.NewQueue(theGroup, (*writer)(s.group), s.log.Group(theGroup), raftpb.HardState{}, nil)
 	shard, _ := testShard(&manualTask{})
+	s.group.inbox.memory, s.group.inbox.given = &host.memory.memory, shard.Guard()
+	s.group.writes.append = s.NewQueue(theGroup, (*writer)(s.group), s.log.Group(theGroup), raftpb.HardState{}, nil)
 	s.group.sit(shard)
 	host.groups.set(theGroup, s.group)
 	return s

@@ -276,9 +276,9 @@ func checkSame(t *testing.T, journals []*journal, commands int) {
 	}
 }
 
-// With several commands in an entry each client gets the place of its command, every host applies the
-// commands in the order of their places, and again after all have restarted. A host that does not say that
-// it reads such entries keeps the others from writing them.
+// With several commands in an entry each client gets the place of its command. Every host applies the
+// commands in the order of their places, and does so again after all have restarted. A host that does not
+// say that it reads such entries keeps the others from writing them.
 func TestClusterWithBatchEntries(t *testing.T) {
 	for _, all := range []bool{true, false} {
 		t.Run(fmt.Sprint(all), func(t *testing.T) {

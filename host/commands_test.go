@@ -241,7 +241,7 @@ func TestADuplicateInTheSameBatch(t *testing.T) {
 	q := proposals.NewQueue(proposals.Settings{Budget: &budget.Budget{}, Clock: s.group.now, Callers: (*callers)(s.group)})
 	s.group.proposals.Queue, s.Callers = q, q
 	q.Offer([]proposals.Proposal{call.state.Begin(q)}, 0)
-	q.Accept(3, 2, q.Next())
+	q.Accept(3, 2, q.Next(), false)
 	if err := s.Apply(entries); err != nil {
 		t.Fatal(err)
 	}

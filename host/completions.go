@@ -2,7 +2,6 @@ package host
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/host/internal/proposals"
@@ -41,7 +40,13 @@ func (c *Completions) Take(reuse []outcome.Completion) []outcome.Completion {
 // Space returns how many more commands and reads it takes now.
 func (c *Completions) Space() int { return c.queue.Space() }
 
-var errNoCompletions = errors.New("millrace: nowhere to leave outcomes; make Completions with NewCompletions")
+// outcomes returns where outcomes go, or nil.
+func (c *Completions) outcomes() *proposals.Completions {
+	if c == nil {
+		return nil
+	}
+	return c.queue
+}
 
 // SubmitMany hands in commands without waiting, as Submit does, with one lock and one wake. It takes all of
 // them or the first of them, and returns how many. Each one taken gets one outcome, in to, with its tag. Its
@@ -49,13 +54,9 @@ var errNoCompletions = errors.New("millrace: nowhere to leave outcomes; make Com
 // yet. The error says why the next one, commands[taken], was not taken: an error of Submit, or
 // ErrCompletionsFull.
 func (g *Group) SubmitMany(commands [][]byte, tags []uint64, to *Completions) (taken int, err error) {
-	switch {
-	case to == nil || to.queue == nil:
-		return 0, errNoCompletions
-	case len(commands) != len(tags):
-		return 0, fmt.Errorf("millrace: SubmitMany with %d commands and %d tags, want a tag for each command", len(commands), len(tags))
-	case len(commands) == 0:
-		return 0, nil
+	done := to.outcomes()
+	if err := done.Reject(len(commands), len(tags)); err != nil || len(commands) == 0 {
+		return 0, err
 	}
 	if err := g.rejectPlain(); err != nil {
 		g.countRefused(err)
@@ -67,14 +68,14 @@ func (g *Group) SubmitMany(commands [][]byte, tags []uint64, to *Completions) (t
 			valid++
 		}
 	}
-	begun := to.queue.Begin(valid)
-	waiters := proposals.NewWaiters(tags[:begun], to.queue)
+	begun := done.Begin(valid)
+	waiters := proposals.NewWaiters(tags[:begun], done)
 	batch := make([]proposals.Proposal, begun)
 	for i := range batch {
 		batch[i] = proposals.Proposal{Command: commands[i], Waiter: &waiters[i]}
 	}
 	taken, refused := g.handMany(batch)
-	to.queue.Cancel(begun - taken)
+	done.Cancel(begun - taken)
 	switch {
 	case refused != nil:
 		err = refused
@@ -121,13 +122,14 @@ func (g *Group) CallMany(calls []*Call) (taken int, err error) {
 // SubmitRead begins a read as StartRead does, whose outcome comes to Completions. An error means that it has
 // not begun: ErrCompletionsFull. Nothing ends a read that waits for a leader but the end of the group.
 func (g *Group) SubmitRead(tag uint64, maxAge time.Duration, to *Completions) error {
-	if to == nil || to.queue == nil {
-		return errNoCompletions
+	done := to.outcomes()
+	if err := done.Reject(1, 1); err != nil {
+		return err
 	}
-	if to.queue.Begin(1) == 0 {
+	if done.Begin(1) == 0 {
 		return outcome.ErrCompletionsFull
 	}
-	r := &submittedRead{tag: tag, to: to.queue}
+	r := &submittedRead{tag: tag, to: done}
 	r.OnDone(r)
 	g.StartRead(&r.Read, maxAge)
 	return nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/completion"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -93,10 +94,10 @@ func TestSubmitManyTakesThePrefix(t *testing.T) {
 	if _, err := l.group.SubmitMany([][]byte{{1}}, nil, NewCompletions(1)); err == nil || !strings.Contains(err.Error(), "1 commands and 0 tags") {
 		t.Error(err)
 	}
-	if _, err := l.group.SubmitMany([][]byte{{1}}, []uint64{1}, nil); !errors.Is(err, errNoCompletions) {
+	if _, err := l.group.SubmitMany([][]byte{{1}}, []uint64{1}, nil); !errors.Is(err, completion.ErrNone) {
 		t.Error(err)
 	}
-	if err := l.group.SubmitRead(1, 0, &Completions{}); !errors.Is(err, errNoCompletions) {
+	if err := l.group.SubmitRead(1, 0, &Completions{}); !errors.Is(err, completion.ErrNone) {
 		t.Error(err)
 	}
 }

@@ -90,13 +90,13 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	store := newStorage(stored)
 	g := &Group{
 		member:    member{c.ID, h.config.ID, h, c},
-		inbox:     inbox{memory: &h.memory.memory, now: h.env.env.Clock.Now, given: h.shardOf(c.ID).Guard()},
 		core:      groupCore{hard: stored.HardState(), nextDue: never},
 		work:      groupWork{outgoing: outbox.Batches{HoldEmpty: true}}, // to its shard
 		proposals: groupProposals{gathering: proposals.Gathering{Now: h.env.env.Clock.Now}},
 		writes:    groupWrites{storage: store, durable: appendlane.NewDurableState(stored.HardState())},
 		life:      newLife(),
 	}
+	g.inbox.init(h, h.shardOf(c.ID).Guard())
 	g.work.held.Alarm = sched.Alarm{Clock: h.env.env.Clock, Wake: g.wake}
 	g.proposals.alarm = sched.Alarm{Clock: h.env.env.Clock, Wake: g.wake}
 	g.proposals.batching.Kind = h.env.batches
@@ -255,7 +255,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.life.status.Store(diagnosis.Status{})
 	g.members.init(g)
 	g.proposals.Queue = proposals.NewQueue(proposals.Settings{Budget: &h.memory.proposed})
-	g.inbox.memory, g.inbox.now = &h.memory.memory, h.env.env.Clock.Now
+	g.inbox.init(h, h.shardOf(id).Guard())
 	g.reads.init(g)
 	g.writes.append = h.storage.lane.NewQueue(id, (*writer)(g), nil, raftpb.HardState{}, nil)
 	g.machine.apply = apply.New((*machineGroup)(g), apply.Settings{Group: id, Self: h.config.ID, Lanes: h.appliers})

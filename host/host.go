@@ -210,10 +210,9 @@ type inbox struct {
 	answered atomic.Bool  // answers or messages wait: the same
 	filled   atomic.Bool  // anything but commands waits, or may: the same
 
-	// given guards what is no command: the shard's lock, under which a turn begins and gets it; nil: own. It may
-	// be taken while mu is held, and not the other way round.
+	// given guards what is no command. It is the shard's lock, under which a turn begins and gets it. It may be
+	// taken while mu is held, and not the other way round.
 	given        *lock.Mutex
-	own          lock.Mutex
 	messageBytes int64
 
 	mu            lock.Mutex

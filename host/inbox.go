@@ -16,6 +16,11 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
+// init prepares the inbox of a group, whose shard has the lock of what is given.
+func (b *inbox) init(h *Host, given *lock.Mutex) {
+	b.memory, b.now, b.given = &h.memory.memory, h.env.env.Clock.Now, given
+}
+
 func (in *inputs) resetCommands() {
 	clear(in.proposals)
 	in.proposals, in.since = in.proposals[:0], 0
@@ -60,15 +65,8 @@ func (b *inbox) fill() {
 	b.filled.Store(true)
 }
 
-func (b *inbox) lockGiven()   { b.givenLock().Lock() }
-func (b *inbox) unlockGiven() { b.givenLock().Unlock() }
-
-func (b *inbox) givenLock() *lock.Mutex {
-	if b.given != nil {
-		return b.given
-	}
-	return &b.own
-}
+func (b *inbox) lockGiven()   { b.given.Lock() }
+func (b *inbox) unlockGiven() { b.given.Unlock() }
 
 // enqueueProposals takes commands, or the first of them, and says why not all.
 func (b *inbox) enqueueProposals(batch []proposals.Proposal) (taken int, wakes bool, err error) {
@@ -250,9 +248,9 @@ func (b *inbox) recordForgot(o appendlane.Outcome) {
 }
 
 // begin swaps what waits for an empty spare, except the commands. A turn gets at most about maxBytes of
-// messages, but at least one, since everything that a turn hears becomes one write. begin is called with the
-// lock of what is given, as a turn begins: what comes after it wakes the group. It costs nothing if only
-// commands wait.
+// messages, since everything that a turn hears becomes one write. It gets at least one. Turner.Begin calls it
+// with the lock of what is given, so what comes after it wakes the group. It costs nothing if only commands
+// wait.
 func (b *inbox) begin(spare *givenInputs, maxBytes int64) {
 	spare.reset() // again, if the turn before has not ended well
 	if !b.filled.Load() {

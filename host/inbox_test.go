@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -22,7 +23,7 @@ func command(n int) proposals.Proposal { return proposals.Proposal{Command: make
 func anInbox(waiting, received int64) *inbox {
 	m := &memory{}
 	m.waiting.Max, m.received.Max = waiting, received
-	return &inbox{memory: m, now: func() time.Duration { return 0 }}
+	return &inbox{memory: m, now: func() time.Duration { return 0 }, given: new(lock.Mutex)}
 }
 
 // takeAll is what a turn takes while no command is held.

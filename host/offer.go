@@ -61,10 +61,7 @@ func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) 
 		g.life.counts.batches.Add(1)
 		g.life.counts.commands.Add(uint64(len(batch)))
 		g.life.counts.bytes.Add(uint64(bytes))
-		if together {
-			return g.proposals.AcceptTogether(g.core.node.BasicStatus().Term, first, batch)
-		}
-		return g.proposals.Accept(g.core.node.BasicStatus().Term, first, batch)
+		return g.proposals.Accept(g.core.node.BasicStatus().Term, first, batch, together)
 	}
 }
 

@@ -23,7 +23,8 @@ var equalSettings = []struct {
 	{"Config.ElectionTimeout", func(c Config) time.Duration { return c.ElectionTimeout }},
 }
 
-// settings returns the settings of a configuration that members should share, by their numbers.
+// settings returns the settings of a configuration that members should share, by their numbers, and with
+// batchSetting what this host can read. That one need not be shared.
 func (c Config) settings() (all peers.Settings) {
 	all = peers.Settings{}
 	for i, s := range equalSettings {

@@ -23,9 +23,9 @@ import (
 // leader or not, give some of them up, and repeat those of their own sessions at another host. The network
 // loses, repeats, delays and reorders the frames in which hosts forward them.
 //
-// Each command is a different text, so the checks of every run say what calls owe: a command is applied
-// once at most, at the same position by all (ghost.apply); one that is acknowledged is applied; one whose
-// client was told "surely not" never is. Besides:
+// Each command is a different text, so the checks of every run say what calls owe. A command is applied once
+// at most, at the same position by all (ghost.apply). If it is acknowledged it is applied. If its client was
+// told "surely not" it never is. Besides:
 //
 //	each call has one outcome             simCall's methods
 //	the result is of the receipt's place  simCall.check

@@ -33,8 +33,8 @@ func TestCostOfARound(t *testing.T) {
 	}
 }
 
-// maxLocks bounds the locks of a turn in a steady round, on average of the turns of all members: one of its
-// shard, under which it also gets its inputs, and one for each of what it takes or hands over: commands, a
+// maxLocks bounds the locks of a turn in a steady round, on average of the turns of all members. One is of
+// its shard, under which it also gets its inputs. Each of what it takes or hands over has one: commands, a
 // write, entries to apply, answers. Locks are counted with a build tag:
 //
 //	go test -tags countlocks ./sim -run TestASteadyRoundCallsNoDuty -v

@@ -11,8 +11,8 @@ import (
 
 var packings = flag.Uint64("packings", 10, "run TestBatchEntries with this many seeds")
 
-// With several commands in an entry all that the other runs demand holds, command by command: of plain
-// entries and of calls, of a user's machine, with poison among them, with duplicates, and with snapshots.
+// With several commands in an entry all that the other runs demand holds, command by command. The runs have
+// plain entries, calls, a user's machine, poison, duplicates and snapshots.
 func TestBatchEntries(t *testing.T) {
 	load := sums(func(uint64) millrace.StateMachine[int64, int64] { return &sum{} })
 	packed := 0

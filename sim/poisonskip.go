@@ -52,8 +52,8 @@ type skipAsked struct {
 	told      time.Duration // when the member said that it is skipped, and no entry was seen that says so
 }
 
-// unseenSkip is how long a leader may be ahead of all that is seen: it commits an entry before its own disk
-// has it, and before the turns of those that have it.
+// unseenSkip is how long a leader may be ahead of all that is seen. It commits an entry before its own disk
+// has it, and before the turns of those members that have it.
 const unseenSkip = time.Second
 
 const poisonPrefix = "poison-"

@@ -101,9 +101,9 @@ func (s *assembly) empty() {
 	}
 }
 
-// sizeOf returns how many bytes a body of kind Consensus has whose first frame is part, if it tells the
-// truth: a body that does not fit in a frame is a single message. It returns 0 if the body says nothing of
-// use.
+// sizeOf returns how many bytes a body of kind Consensus says that it has. Its first frame is part, and a
+// body of several frames is a single message. It returns 0 if the body says nothing of use. The truth is not
+// checked.
 func sizeOf(part []byte) int {
 	_, group := binary.Uvarint(part)
 	if group <= 0 {

@@ -25,10 +25,10 @@ type Machine interface {
 	// host. Calls never overlap. An error or a panic halts the machine: this member applies
 	// nothing more, and still votes and replicates (Group.Halted).
 	//
-	// The state machine may keep the Data of any command, and must not change it. The Data of commands with one
-	// Index share an array, so keeping one of them keeps them all in memory. (On the host that proposed a
+	// The state machine may keep the Data of any command, and must not change it. The Data of commands with
+	// one Index share an array, so keeping one of them keeps them all in memory. On the host that proposed a
 	// command, Data may be the slice that was given to Propose. A client that cuts many commands from one
-	// array then keeps them together.) The slice of entries is reused: the machine must not keep it.
+	// array then keeps them together. The slice of entries is reused: the machine must not keep it.
 	Apply(entries []Entry) error
 }
 

@@ -3,7 +3,15 @@
 // The goroutine that gathers them waits for Ready and calls Take.
 package completion
 
-import "github.com/millrace/millrace/internal/lock"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/internal/lock"
+)
+
+// ErrNone: there is no queue.
+var ErrNone = errors.New("millrace: nowhere to leave outcomes; make Completions with NewCompletions")
 
 // Told hears that an outcome is known. Told must not block.
 type Told interface{ Told() }
@@ -28,6 +36,18 @@ func New[T any](limit int) *Queue[T] {
 
 // Ready returns the channel that has an element when outcomes wait. Who receives it calls Take.
 func (q *Queue[T]) Ready() <-chan struct{} { return q.ready }
+
+// Reject says why a number of commands with a number of tags cannot be handed in, or returns nil. q may be
+// nil.
+func (q *Queue[T]) Reject(commands, tags int) error {
+	switch {
+	case q == nil:
+		return ErrNone
+	case commands != tags:
+		return fmt.Errorf("millrace: SubmitMany with %d commands and %d tags, want a tag for each command", commands, tags)
+	}
+	return nil
+}
 
 // Begin reserves places for n outcomes, or for as many as there are. Each place gets one outcome (Add), or is
 // cancelled.

@@ -55,7 +55,7 @@ var outcomeBugs = []bug{
 	{name: "next_gets_the_tag", what: "an outcome of SubmitMany comes with the tag of the next command", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/internal/proposals/waiter.go",
 		`Tag: w.tag,`, `Tag: w.tag + 1,`}}},
 	{name: "places_are_lost", what: "SubmitMany keeps the places of commands that were not taken", in: "host", found: "TestSubmitManyWhenOverloaded", edits: []edit{{"host/completions.go",
-		`to.queue.Cancel(begun - taken)`, `_ = begun`}}},
+		`done.Cancel(begun - taken)`, `_ = begun`}}},
 	{name: "memory_is_taken_over", what: "Completions take over the memory that Take is given, and clear it though outcomes wait there", in: "internal/completion", found: "TestTheMemoryOfTakeIsTheCallers", edits: []edit{{"internal/completion/queue.go",
 		`	taken = append(reuse[:0], waiting...)
 	clear(reuse[min(len(taken), len(reuse)):]) // what they point to must not be kept alive
@@ -66,13 +66,13 @@ var outcomeBugs = []bug{
 	{name: "taken_with_an_error", what: "SubmitMany to a group that has just failed takes all commands, and says why it took no more", in: "host", found: "TestSubmitManyToAGroupThatHasFailed", edits: []edit{{"host/outcome/errors.go",
 		`if err == nil || cause == nil ||`, `if cause == nil ||`}}},
 	{name: "places_die_with_the_codec", what: "SubmitMany keeps its places if a codec ends the goroutine", in: ".", found: "TestSubmitManyWithACodecThatEnds", edits: []edit{{"completions.go",
-		`	defer func() { to.queue.Cancel(begun - taken) }() // also if a codec ends this goroutine
+		`	defer func() { done.Cancel(begun - taken) }() // also if a codec ends this goroutine
 `, ``}, {"completions.go", `		err = refused
 	}
 	return taken, err
 `, `		err = refused
 	}
-	to.queue.Cancel(begun - taken)
+	done.Cancel(begun - taken)
 	return taken, err
 `}}},
 	{name: "taken_results_are_kept", what: "a command that hangs keeps the results of others alive that were taken", in: ".", found: "TestSubmitManyKeepsNoResults", edits: []edit{{"propose.go",

@@ -98,7 +98,7 @@ var poisonBugs = []bug{
 	{name: "withdrawal_not_noted", what: "a client is told that its command is withdrawn, and no turn learns of it", in: "sim", found: "TestBatchEntries", args: "-packings 2", says: "after its client was told that it never would be", edits: []edit{{"host/internal/proposals/waiter.go",
 		`return w.phase.CompareAndSwap(waiterQueued, waiterWithdrawn) }`, `return w.phase.Load() == waiterQueued }`}}},
 	{name: "rest_of_a_batch_waits", what: "clients of a batch of which the machine has some wait for ever when it halts", in: "host/internal/proposals", found: "TestTheRestOfABatchHears", edits: []edit{{"host/internal/proposals/end.go",
-		`p.w.pack[p.next:] {`, `p.w.pack[:0] {`}}},
+		`p.clients[p.next:] {`, `p.clients[:0] {`}}},
 	{name: "batch_result_to_a_neighbour", what: "the result of a command in a batch goes to its neighbour", in: "host/internal/proposals", found: "TestQueueTwin", edits: []edit{{"host/internal/proposals/results.go",
-		`p.w.pack[at.Pos].call`, `p.w.pack[(int(at.Pos)+1)%len(p.w.pack)].call`}}},
+		`p.clients[at.Pos].call`, `p.clients[(int(at.Pos)+1)%len(p.clients)].call`}}},
 }

@@ -236,8 +236,8 @@ func ownEntry(e *raftpb.Entry) []statemachine.Entry {
 	return []statemachine.Entry{{Index: e.Index, Term: e.Term, Data: e.Data}}
 }
 
-// unpack makes the commands of the first entries those of the scratch, and returns how many entries that are:
-// all before one that holds no commands, or that cannot be read.
+// unpack makes the commands of the first entries those of the scratch, and returns how many entries that are.
+// It stops before an entry that holds no commands, or that cannot be read.
 func (q *Queue) unpack(rest []raftpb.Entry) (n int, bad error) {
 	q.unpacked = q.unpacked[:0]
 	for ; n < len(rest) && rest[n].HoldsCommands(); n++ {

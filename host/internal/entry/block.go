@@ -25,8 +25,8 @@ import (
 //	sums       1 byte: 0 the group has no commands, 1 it has; then
 //	           commands u64, results u64, whole 1 byte, second, count, and
 //	last       the index of the last command that the machine has; 0: it has none
-//	skipped    versions 3 and 4 only: how many commands the machine was not given because the group skips them,
-//	           and the index of each, ascending: the first, then what each is above the one before. In version
+//	skipped    versions 3 and 4 only: how many commands the machine was not given because the group skips them.
+//	           Then the index of each, ascending: the first, and what each is above the one before. In version
 //	           4 the pos of the command is behind each index
 //
 // Version 3 is written only if commands were skipped, and version 4 only if one is not the first of its

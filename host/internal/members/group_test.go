@@ -72,8 +72,8 @@ func (s *script) counted(tick int64, lacks bool) (kinds []raftpb.MessageType) {
 	return kinds
 }
 
-// Before the members have met no vote counts; a member that lacks something does not campaign; a hinted
-// member counts, and its votes do not; nothing of an excluded one counts.
+// Before the members have met no vote counts. A member that lacks something does not campaign. A hinted
+// member counts, and its votes do not. Nothing of an excluded one counts.
 func TestCounted(t *testing.T) {
 	s := newScript()
 	all := s.counted(1, false)

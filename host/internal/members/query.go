@@ -2,8 +2,8 @@ package members
 
 import "github.com/millrace/millrace/host/membership"
 
-// A member that was away may have missed what has changed the members, and then cannot find out: if it was
-// removed no member sends it anything any more, and if the leader is a member with a new directory it refuses
+// A member that was away may have missed what has changed the members, and cannot find out then. If it was
+// removed, no member sends it anything any more. If the leader is a member with a new directory, it refuses
 // its leader. So a member that hears no leader for two election timeouts asks all hosts for their rosters
 // (record.go). One whose later roster is without the member says that instead.
 //

@@ -80,8 +80,8 @@ func TestBatchesOfOthersHoldNothing(t *testing.T) {
 	}
 }
 
-// Whatever comes in whatever order, under each rule: a command is held until the batch of this host is
-// committed that was open when it came, and then for a millisecond, and no longer. Nothing is held that is
+// Whatever comes in whatever order, under each rule: a command is held for one commit, that of the batch of
+// this host that was open when it came. Then it is held for a millisecond at most. Nothing is held that is
 // deposed. Turns come as a host has them: when the rule is due, at its alarm, and with each commit and each
 // batch of others.
 func TestACommandIsHeldForOneCommitAtMost(t *testing.T) {

@@ -63,8 +63,8 @@ func (q *Queue) endCalls(why error) (e endedCalls) {
 
 func (q *Queue) endRing(e *endedCalls, unknown error) {
 	e.applying, q.applying = q.applying, nil
-	if p := &q.popped; p.w != nil && p.w.told { // else the ring has them
-		for _, w := range p.w.pack[p.next:] {
+	if p := &q.popped; p.pack != nil && p.told { // else the ring has them
+		for _, w := range p.clients[p.next:] {
 			e.results = append(e.results, w.call)
 		}
 	}

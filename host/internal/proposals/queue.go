@@ -188,9 +188,9 @@ func (q *Queue) refuseFirst(batch []Proposal, err error) {
 	q.offered = q.offered[len(batch):]
 }
 
-// Accept registers that a batch of Next is in the log as entries of term, starting at index, and returns
-// the next one.
-func (q *Queue) Accept(term, index uint64, batch []Proposal) (next []Proposal) {
+// Accept registers that a batch of Next is in the log of a term, starting at index, and returns the next one.
+// Each command is an entry, or together all are one.
+func (q *Queue) Accept(term, index uint64, batch []Proposal, together bool) (next []Proposal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed != nil {
@@ -198,44 +198,23 @@ func (q *Queue) Accept(term, index uint64, batch []Proposal) (next []Proposal) {
 		return nil
 	}
 	q.offered = q.offered[len(batch):]
-	q.register(term, index, batch)
+	q.register(term, index, batch, together)
 	next, _ = q.nextBatch()
 	return next
 }
 
-// AcceptTogether is Accept for a batch that is one entry.
-func (q *Queue) AcceptTogether(term, index uint64, batch []Proposal) (next []Proposal) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed != nil {
-		q.offered = nil // answered
-		return nil
-	}
-	q.offered = q.offered[len(batch):]
+// register registers the clients of commands that are in the log.
+func (q *Queue) register(term, index uint64, batch []Proposal, together bool) {
 	q.oldest = min(q.oldest, term)
-	clients := make([]*Waiter, len(batch))
-	for i := range batch {
-		clients[i] = batch[i].Waiter
+	if together {
+		q.ring.Reserve(term, index, 1)[0] = newPack(batch)
+		q.packs.Add(1)
+	} else {
+		places := q.ring.Reserve(term, index, len(batch))
+		for i := range batch {
+			places[i] = batch[i].Waiter
+		}
 	}
-	q.ring.Reserve(term, index, 1)[0] = &Waiter{pack: clients}
-	q.packs.Add(1)
-	q.stamp(batch, func(i int) raftpb.Position { return raftpb.Position{Index: index, Pos: uint32(i)} })
-	next, _ = q.nextBatch()
-	return next
-}
-
-// register registers the clients of the entries of a term, starting at index.
-func (q *Queue) register(term, index uint64, batch []Proposal) {
-	q.oldest = min(q.oldest, term)
-	places := q.ring.Reserve(term, index, len(batch))
-	for i := range batch {
-		places[i] = batch[i].Waiter
-	}
-	q.stamp(batch, func(i int) raftpb.Position { return raftpb.Position{Index: index + uint64(i)} })
-}
-
-// stamp notes that commands are in the log, and where each is.
-func (q *Queue) stamp(batch []Proposal, placeOf func(i int) raftpb.Position) {
 	bytes, now := int64(0), time.Duration(0)
 	if q.Clock != nil {
 		now = q.Clock()
@@ -243,12 +222,17 @@ func (q *Queue) stamp(batch []Proposal, placeOf func(i int) raftpb.Position) {
 	for i, p := range batch {
 		held := p.Bytes()
 		p.Waiter.bytes = uint32(held)
-		if c := p.Waiter.call; c == nil {
-			bytes += held
-		} else { // it is counted since its first turn
-			at := placeOf(i)
-			c.index, c.pos, c.appended = at.Index, at.Pos, now
+		c := p.Waiter.call
+		switch {
+		case c == nil:
+			bytes += held // a call is counted since its first turn
+			continue
+		case together:
+			c.index, c.pos = index, uint32(i)
+		default:
+			c.index, c.pos = index+uint64(i), 0
 		}
+		c.appended = now
 	}
 	q.hold(bytes)
 }
@@ -366,7 +350,7 @@ func (q *Queue) DropDeposed(term, commit uint64, termAt func(index uint64) (term
 // answer tells the clients of an entry what happened to it.
 func (q *Queue) answer(w *Waiter, index, term uint64, f Fate) {
 	if w.pack != nil {
-		w.told = true
+		w.pack.told = true
 		q.packs.Add(-1)
 	}
 	w.each(func(w *Waiter, pos uint32) {

@@ -43,9 +43,9 @@ func span(lo, hi, term uint64) (entries []raftpb.Entry) {
 func TestTenuresOverlap(t *testing.T) {
 	c := NewQueue(Settings{Budget: &budget.Budget{}})
 	old, oldBatch := waitersFor(4) // 10 to 13 of term 3
-	c.register(3, 10, oldBatch)
+	c.register(3, 10, oldBatch, false)
 	young, youngBatch := waitersFor(3) // 12 to 14 of term 5: another leader had cut the log to 11
-	c.register(5, 12, youngBatch)
+	c.register(5, 12, youngBatch, false)
 	if c.bytes.Load() != 7*(4+OverheadBytes) || c.ring.Unanswered() != 7 {
 		t.Errorf("%d bytes of %d commands are pending", c.bytes.Load(), c.ring.Unanswered())
 	}
@@ -77,9 +77,9 @@ func TestTenuresOverlap(t *testing.T) {
 func TestPendingWithGaps(t *testing.T) {
 	c := NewQueue(Settings{Budget: &budget.Budget{}})
 	a, batchA := waitersFor(1)
-	c.register(1, 2, batchA)
+	c.register(1, 2, batchA, false)
 	b, batchB := waitersFor(1)
-	c.register(1, 5, batchB)
+	c.register(1, 5, batchB, false)
 	c.AnswerCommitted(span(1, 5, 1), 0)
 	if got := told(a[0]); got != "2@1" {
 		t.Error(got)
@@ -100,7 +100,7 @@ func TestPendingWithGaps(t *testing.T) {
 func TestPendingSkippedBySnapshot(t *testing.T) {
 	c := NewQueue(Settings{Budget: &budget.Budget{}})
 	ws, batch := waitersFor(3)
-	c.register(3, 10, batch)
+	c.register(3, 10, batch, false)
 	c.AnswerCommitted(span(12, 14, 3), 0)
 	const advice = "; read the state machine before you propose it again"
 	for i, want := range []string{outcome.ErrIndeterminate.Error() + ": a snapshot covers index 10" + advice, outcome.ErrIndeterminate.Error() + ": a snapshot covers index 11" + advice, "12@3"} {
@@ -116,7 +116,7 @@ func TestPendingSkippedBySnapshot(t *testing.T) {
 func TestTenuresOfADeposedLeader(t *testing.T) {
 	c := NewQueue(Settings{Budget: &budget.Budget{}})
 	ws, batch := waitersFor(5) // 10 to 14 of term 3
-	c.register(3, 10, batch)
+	c.register(3, 10, batch, false)
 	log := map[uint64]uint64{10: 3, 11: 3, 12: 2, 13: 5} // 12 was in the next leader's log from before
 	termAt := func(i uint64) (uint64, bool) { term, ok := log[i]; return term, ok }
 	c.DropDeposed(3, 11, termAt)
@@ -155,7 +155,7 @@ func TestTenuresTwin(t *testing.T) {
 			switch rapid.SampledFrom([]string{"propose", "propose", "noop", "lose", "commit"}).Draw(rt, "step") {
 			case "propose":
 				ws, batch := waitersFor(rapid.IntRange(1, 4).Draw(rt, "n"))
-				c.register(term, last+1, batch)
+				c.register(term, last+1, batch, false)
 				for _, w := range ws {
 					last++
 					log[last] = term
@@ -217,8 +217,8 @@ func TestTenuresTwin(t *testing.T) {
 func TestAnswerOwn(t *testing.T) {
 	ts := NewQueue(Settings{Budget: &budget.Budget{}})
 	old, mine, late := NewWaiter(), NewWaiter(), NewWaiter()
-	ts.register(2, 5, []Proposal{{Command: []byte("old"), Waiter: old}})
-	ts.register(4, 7, []Proposal{{Command: []byte("mine"), Waiter: mine}, {Command: []byte("late"), Waiter: late}})
+	ts.register(2, 5, []Proposal{{Command: []byte("old"), Waiter: old}}, false)
+	ts.register(4, 7, []Proposal{{Command: []byte("mine"), Waiter: mine}, {Command: []byte("late"), Waiter: late}}, false)
 	ts.AnswerOwn(3, 100, 0) // another term's leader
 	ts.AnswerOwn(4, 7, 0)
 	if got := told(mine); got != "7@4" {
@@ -258,7 +258,7 @@ func TestAQueueEndsWhileATurnProposes(t *testing.T) {
 		if try%2 == 0 {
 			abandon()
 		}
-		for batch, index := q.Next(), uint64(1); len(batch) > 0; batch = q.Accept(1, index, batch) {
+		for batch, index := q.Next(), uint64(1); len(batch) > 0; batch = q.Accept(1, index, batch, false) {
 			for _, p := range batch {
 				proposed[p.Waiter] = true
 			}

@@ -61,42 +61,42 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 
 // popped is the entry with several commands of which some are applied: its clients have left the ring.
 type popped struct {
-	w     *Waiter // nil: none
+	*pack // nil: none
 	index uint64
 	next  uint32       // the first pos that is not applied
 	left  atomic.Int64 // clients behind it; 0 spares the apply lane the lock
 }
 
-func (p *popped) set(w *Waiter, index uint64) {
-	p.w, p.index, p.next = w, index, 0
+func (p *popped) set(clients *pack, index uint64) {
+	p.pack, p.index, p.next = clients, index, 0
 	p.leave()
 }
 
 // leave publishes what is left, and forgets an entry of which nothing is.
 func (p *popped) leave() {
-	if p.w != nil && int(p.next) >= len(p.w.pack) {
-		p.w = nil
+	if p.pack != nil && int(p.next) >= len(p.clients) {
+		p.pack = nil
 	}
-	if p.left.Store(0); p.w != nil {
-		p.left.Store(int64(len(p.w.pack)) - int64(p.next))
+	if p.left.Store(0); p.pack != nil {
+		p.left.Store(int64(len(p.clients)) - int64(p.next))
 	}
 }
 
 // pop returns the call that waits for the result of a command, which is applied now, as all before it are.
 func (q *Queue) pop(at raftpb.Position, term uint64) (call *Call) {
 	p := &q.popped
-	if p.w == nil || p.index != at.Index {
+	if p.pack == nil || p.index != at.Index {
 		switch w := q.ring.Pop(at.Index, term); {
 		case w == nil:
 			return nil
 		case w.pack == nil:
 			return w.call
 		default:
-			p.set(w, at.Index)
+			p.set(w.pack, at.Index)
 		}
 	}
-	if at.Pos >= p.next && int(at.Pos) < len(p.w.pack) {
-		call = p.w.pack[at.Pos].call
+	if at.Pos >= p.next && int(at.Pos) < len(p.clients) {
+		call = p.clients[at.Pos].call
 		p.next = at.Pos + 1
 		p.leave()
 	}

@@ -72,7 +72,7 @@ func TestASnapshotLeavesTheCallsBehindIt(t *testing.T) {
 		for index := uint64(10); index <= 12; index++ {
 			c, _ := newCall("x")
 			calls = append(calls, c)
-			q.register(2, index, []Proposal{c.Begin(q)})
+			q.register(2, index, []Proposal{c.Begin(q)}, false)
 		}
 		q.Overtaken(through)
 		for i, call := range calls {
@@ -110,7 +110,7 @@ func TestTheRestOfABatchHears(t *testing.T) {
 		clients, batch = append(clients, c), append(batch, c.call.Begin(q))
 	}
 	q.Offer(batch, 1)
-	q.AcceptTogether(2, 7, q.Next())
+	q.Accept(2, 7, q.Next(), true)
 	q.AnswerOwn(2, 7, 0)
 	first := []statemachine.Command{{Index: 7, Term: 2}}
 	q.FindCallers(first)

@@ -130,14 +130,14 @@ func (w *queueTwin) ProposeOffered() {
 			if first, err := w.Propose(entries); err != nil {
 				batch = w.queue.Refuse(batch, outcome.ErrOverloaded)
 			} else {
-				batch = w.queue.AcceptTogether(w.term, first, batch)
+				batch = w.queue.Accept(w.term, first, batch, true)
 			}
 			continue
 		}
 		if first, err := w.Propose(entries); err != nil {
 			batch = w.queue.Refuse(batch, outcome.ErrOverloaded)
 		} else {
-			batch = w.queue.Accept(w.term, first, batch)
+			batch = w.queue.Accept(w.term, first, batch, false)
 		}
 	}
 }

@@ -20,10 +20,23 @@ type Waiter struct {
 	call    *Call         // not nil: its owner is told instead
 	to      *Completions  // not nil: it gets the outcome instead, with the tag
 	tag     uint64
-	// pack has the clients of an entry with several commands, by pos. Such a waiter stands for them in the ring
-	// and belongs to none: a client may use its own again before the ring is done with the entry.
-	pack []*Waiter
-	told bool // a pack's clients know what happened to the entry
+	pack    *pack // not nil: the waiter is in the ring for the clients of an entry with several commands
+}
+
+// pack is the clients of an entry with several commands. Their own waiters are not in the ring: a client may
+// use its waiter again before the ring is done with the entry.
+type pack struct {
+	clients []*Waiter // by pos
+	told    bool      // they know what happened to the entry
+}
+
+// newPack returns the waiter that stands for the clients of a batch that is one entry.
+func newPack(batch []Proposal) *Waiter {
+	p := &pack{clients: make([]*Waiter, len(batch))}
+	for i := range batch {
+		p.clients[i] = batch[i].Waiter
+	}
+	return &Waiter{pack: p}
 }
 
 // each calls f for the clients of an entry.
@@ -32,7 +45,7 @@ func (w *Waiter) each(f func(w *Waiter, pos uint32)) {
 		f(w, 0)
 		return
 	}
-	for pos, client := range w.pack {
+	for pos, client := range w.pack.clients {
 		f(client, uint32(pos))
 	}
 }

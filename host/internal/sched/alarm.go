@@ -62,9 +62,10 @@ func (a *Alarm) ring() {
 		if at != 0 {
 			a.Wake()
 		}
+		// If a turn has set another time meanwhile, it has left the timer to this one.
 		if later := a.At(); later == 0 || later == at || a.set.Swap(true) {
 			return
-		} // a turn has set another time, and has left the timer to this one
+		}
 	}
 }
 

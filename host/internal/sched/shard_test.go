@@ -356,7 +356,7 @@ func TestLeaveDuringATurn(t *testing.T) {
 	}
 }
 
-// A turn that ends without the lock continues with the groups that wait, and moves none in the wheel: those
+// A turn that ends without the lock continues with the groups that wait, and moves none in the wheel. Those
 // that are due together run in the order of their latest turns.
 func TestTurnsEndWithoutTheLock(t *testing.T) {
 	b := newBench(t, 4)
@@ -427,7 +427,7 @@ func (t racingTask) Wake() {
 }
 func (t racingTask) Stop() { close(t.wakes) }
 
-// While turns end without the lock, groups are woken, time passes, and groups leave: no wake is lost, a
+// While turns end without the lock, groups are woken, time passes, and groups leave. No wake is lost. A
 // deadline finds no turn under way, and each group that leaves is told so once. The race detector judges,
 // too.
 func TestTurnsEndWhileGroupsAreWoken(t *testing.T) {
