@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/internal/completion"
 )
 
 // StateMachine is what a group replicates: commands C go in, results R come out. The host calls its methods
@@ -255,6 +256,8 @@ type adapter[C, R any] struct {
 	results []R
 	callee  string // the function of the user that is being called, or was last
 	summer  summer // without a plan: results are not summed up
+
+	outcomes completion.Delivery[Completion[R]]
 }
 
 // Callee implements host.NamesCallee.
@@ -288,7 +291,8 @@ func (m Machine[C, R]) resultPlan() *resultPlan {
 // Apply implements host.CommandMachine: one Apply of the user's machine for each call. A command that cannot
 // be decoded halts the machine there: what is before it is applied.
 func (a *adapter[C, R]) Apply(commands []statemachine.Command) error {
-	defer a.release()
+	applied := false
+	defer func() { a.release(applied) }()
 	a.callee = "Decode of the codec"
 	for i := range commands {
 		c := &commands[i]
@@ -297,11 +301,14 @@ func (a *adapter[C, R]) Apply(commands []statemachine.Command) error {
 			if before := a.applyBatch(a.before(commands, i)); before != nil {
 				return before
 			}
+			a.deliver(commands[:len(a.batch)], false)
 			return &outcome.CommandError{Index: c.Index, Pos: c.Pos, Err: fmt.Errorf("millrace: the codec cannot decode command %v, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Position(), len(c.Data), err)}
 		}
 		a.batch = append(a.batch, Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Value: value})
 	}
-	return a.applyBatch(commands)
+	err := a.applyBatch(commands)
+	applied = err == nil
+	return err
 }
 
 // before returns the commands before one that cannot be decoded. A machine that keeps its state on disk gets
@@ -315,7 +322,7 @@ func (a *adapter[C, R]) before(commands []statemachine.Command, i int) []statema
 	return commands[:i]
 }
 
-// applyBatch gives the machine the commands that are decoded, and their results to those who wait.
+// applyBatch gives the machine the commands that are decoded.
 func (a *adapter[C, R]) applyBatch(commands []statemachine.Command) error {
 	if len(commands) == 0 {
 		return nil
@@ -335,12 +342,24 @@ func (a *adapter[C, R]) applyBatch(commands []statemachine.Command) error {
 			commands[i].ResultSum = a.summer.sum(reflect.ValueOf(&a.results[i]).Elem(), commands[i].EndsBatch)
 		}
 	}
+	return nil
+}
+
+// Deliver implements statemachine.Deliverer.
+func (a *adapter[C, R]) Deliver(commands []statemachine.Command) {
+	a.deliver(commands, true)
+	a.release(false)
+}
+
+// deliver gives the results of the first commands to those who wait. last says that the group tells nothing
+// more of them, except their commit if it has not yet.
+func (a *adapter[C, R]) deliver(commands []statemachine.Command, last bool) {
 	for i := range commands {
 		if p, ok := commands[i].Caller.(*caller[R]); ok {
-			p.applied(&commands[i], a.results[i])
+			p.applied(&commands[i], a.results[i], &a.outcomes, last)
 		}
 	}
-	return nil
+	a.outcomes.Flush()
 }
 
 // Snapshot implements host.Snapshotter.
@@ -409,12 +428,19 @@ func (a *adapter[C, R]) encodeResults(commands []statemachine.Command) (err erro
 	return nil
 }
 
-// release forgets the values of a batch, so that only the machine keeps them in memory.
-func (a *adapter[C, R]) release() {
+// release forgets the values of a batch, so that only the machine keeps them in memory. It forgets the results,
+// too, unless they are delivered later.
+func (a *adapter[C, R]) release(keepsResults bool) {
 	clear(a.batch)
+	if a.batch = a.batch[:0]; cap(a.batch) > maxScratch {
+		a.batch = nil
+	}
+	if keepsResults {
+		return
+	}
 	clear(a.results)
-	a.batch, a.results = a.batch[:0], a.results[:0]
-	if cap(a.batch) > maxScratch {
-		a.batch, a.results = nil, nil
+	if a.results = a.results[:0]; cap(a.results) > maxScratch {
+		a.results = nil
+		a.outcomes.Shrink()
 	}
 }

@@ -36,6 +36,7 @@ type benchFlags struct {
 	maxInFlight int
 	young       bool
 	batch       bool
+	typed       bool
 	profile     string
 	output
 }
@@ -65,6 +66,8 @@ Rows
              commands are applied in the consensus loop.
   async+batch      async under one goroutine (--batch): it hands in what fits at once (Group.SubmitMany), and takes
              the outcomes together. Clients is how many of its writes are under way.
+  typed, typed+batch   async and async+batch behind the typed face (--typed): Node.Propose, which answers with the
+             result of the leader's machine, and Node.SubmitMany. Below the table they are compared with the bytes.
 
 Columns
   ops/s      acknowledged writes a second.     mean … max   latency as the client saw it.
@@ -116,6 +119,7 @@ func newBench(a app) *cobra.Command {
 	flags.IntVar(&f.hosts, "nodes", 3, "hosts of the cluster, all of them voters")
 	flags.StringVar(&f.pipelines, "pipelines", strings.Join(defaultPipelines(), ","), `what to measure besides bare; "bare" alone measures only that`)
 	flags.BoolVar(&f.batch, "batch", false, "measure "+bench.BatchName+", too: one goroutine that keeps as many writes under way as there are clients")
+	flags.BoolVar(&f.typed, "typed", false, "measure the typed face, too, beside the bytes below it: "+bench.TypedName+" and async, "+bench.TypedBatchName+" and "+bench.BatchName)
 	flags.StringVar(&f.durability, "durability", "group", "when an append counts: group, sync, group-delay(3ms,65536,100), unsafe-interval(3s,1048576), unsafe-os, memory; bare in its three forms is always group")
 	flags.StringVar(&f.fsyncDelay, "fsync-delay", "0", "sleep added to every fsync after the real one, to stand for a slow disk: 2ms, 500us")
 	flags.DurationVar(&f.duration, "duration", 5*time.Second, "how long each point is measured")
@@ -182,8 +186,17 @@ func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (ben
 	if p.Pipelines, err = list("pipelines", f.pipelines, func(s string) (string, error) { return s, nil }); err != nil {
 		return p, err
 	}
-	if f.batch && !slices.Contains(p.Pipelines, bench.BatchName) {
-		p.Pipelines = append(p.Pipelines, bench.BatchName)
+	var more []string
+	switch {
+	case f.typed:
+		more = []string{"async", bench.TypedName, bench.BatchName, bench.TypedBatchName}
+	case f.batch:
+		more = []string{bench.BatchName}
+	}
+	for _, name := range more {
+		if !slices.Contains(p.Pipelines, name) {
+			p.Pipelines = append(p.Pipelines, name)
+		}
 	}
 	// bare is always measured.
 	if p.Pipelines = slices.DeleteFunc(p.Pipelines, func(name string) bool { return name == bench.BareName }); len(p.Pipelines) == 0 {
@@ -198,9 +211,9 @@ func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (ben
 	return p, p.Validate()
 }
 
-// defaultPipelines is all but what --batch adds.
+// defaultPipelines is all but what --batch and --typed add.
 func defaultPipelines() []string {
-	return slices.DeleteFunc(bench.PipelineNames(), func(name string) bool { return name == bench.BatchName })
+	return slices.DeleteFunc(bench.PipelineNames(), bench.IsOptional)
 }
 
 // quick replaces the default of a flag by a smaller value, unless the user gave the flag.

@@ -23,6 +23,11 @@ type CommandMachine interface {
 	Apply(batch []Command) error
 }
 
+// Deliverer is a CommandMachine that gives no results in Apply. It keeps them until Deliver. That is called
+// after each Apply that has returned nil, with the same batch. The group has forgotten the Calls of the batch
+// by then, so an owner that gets its result may reuse its Call. Deliver must not block.
+type Deliverer interface{ Deliver(batch []Command) }
+
 // Command is a committed command.
 type Command struct {
 	Index, Term uint64

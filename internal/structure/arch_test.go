@@ -110,7 +110,7 @@ cmd/internal/regression/workload host transport/tcp vfs host/outcome host/statem
 cmd/internal/lab/report/page    cmd/internal/lab/archive cmd/internal/lab/report                              | github.com/HdrHistogram/hdrhistogram-go gonum.org/v1/plot
 cmd/internal/lab/compare        cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/page | golang.org/x/perf
 cmd/internal/profile           |
-cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/profile cmd/internal/lab/report cmd/internal/lab/report/page host host/pipeline transport/tcp vfs wal host/outcome host/statemachine |
+cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/profile cmd/internal/lab/report cmd/internal/lab/report/page . host host/pipeline transport/tcp vfs wal host/outcome host/statemachine |
 cmd/internal/lab/batches        cmd/internal/lab cmd/internal/lab/report cmd/internal/lab/report/page sim sim/batches host/batches |
 cmd/lab/peer                    cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report                |
 cmd/internal/lab/peers          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/lab/peer   |

@@ -275,7 +275,7 @@ func (q *Queue) Shrink() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ring.Shrink()
-	q.delivery.outcomes = nil
+	q.delivery.Shrink()
 }
 
 // AnswerCommitted answers the clients through the last of the entries, which are committed. They get a
@@ -326,7 +326,7 @@ func (q *Queue) atCommit(by uint64, f func()) {
 		q.at, q.by = q.Clock(), by
 	}
 	f()
-	q.delivery.flush()
+	q.delivery.Flush()
 	q.oldest = q.ring.Oldest()
 }
 
@@ -343,7 +343,7 @@ func (q *Queue) DropDeposed(term, commit uint64, termAt func(index uint64) (term
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ring.Drop(commit, commitTerm, termAt, func(w *Waiter) { q.answer(w, 0, 0, Dropped) })
-	q.delivery.flush()
+	q.delivery.Flush()
 	q.oldest = q.ring.Oldest()
 }
 
@@ -377,7 +377,7 @@ func (q *Queue) tell(w *Waiter, o Settlement) {
 	kept := false
 	switch {
 	case c == nil && w.to != nil:
-		q.delivery.add(w.to, w.complete(o))
+		q.delivery.Add(w.to, w.complete(o))
 	case c == nil:
 		w.Answer(o)
 	default:

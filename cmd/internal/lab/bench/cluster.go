@@ -37,16 +37,23 @@ func openInline(ctx context.Context, s load.Setup) (load.Target, error) {
 	return openCluster(ctx, s, pipeline.Async{}, host.GroupConfig{ID: 1, NonBlocking: true})
 }
 
-func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config host.GroupConfig) (_ load.Target, err error) {
-	quiet := slog.New(slog.DiscardHandler)
+func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config host.GroupConfig) (load.Target, error) {
 	c := &cluster{}
+	return c, c.open(ctx, s, p, func(h *host.Host, m *load.Machine) (*host.Group, error) {
+		return h.OpenGroup(ctx, config, machineAdapter{m})
+	})
+}
+
+// open opens the hosts, and a group of each with a machine. After an error nothing is open.
+func (c *cluster) open(ctx context.Context, s load.Setup, p pipeline.Pipeline, openGroup func(*host.Host, *load.Machine) (*host.Group, error)) (err error) {
+	quiet := slog.New(slog.DiscardHandler)
 	disk, err := preparedDisk(ctx, s)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	idle, peers, err := Listen(s.Hosts) // idle: not yet owned by a host
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -73,17 +80,17 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config 
 			SegmentBytes: lab.SegmentBytes,
 		}, host.WithTransport(t), host.WithFS(disk(delay)), host.WithPipeline(p), host.WithLogger(quiet))
 		if err != nil {
-			return nil, err // Open has closed t
+			return err // Open has closed t
 		}
 		c.hosts, c.machines = append(c.hosts, h), append(c.machines, m)
-		g, err := h.OpenGroup(ctx, config, machineAdapter{m})
+		g, err := openGroup(h, m)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		c.groups = append(c.groups, g)
 	}
 	c.groups[0].Campaign()
-	return c, c.awaitLeader(ctx)
+	return c.awaitLeader(ctx)
 }
 
 // preparedDisk returns the disk of each host, which takes its segments from a stock of written files. The

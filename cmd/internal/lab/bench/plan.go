@@ -66,8 +66,8 @@ func (p Plan) Validate() error {
 			return lab.Invalid("Pipelines", "pipeline %q is not available in this build", name)
 		}
 	}
-	if slices.Contains(p.Pipelines, BatchName) && len(p.Rates) > 0 {
-		return lab.Invalid("Pipelines", "%s is a closed loop, and has no rate; leave it out", BatchName)
+	if at := slices.IndexFunc(p.Pipelines, IsBatch); at >= 0 && len(p.Rates) > 0 {
+		return lab.Invalid("Pipelines", "%s is a closed loop, and has no rate; leave it out", p.Pipelines[at])
 	}
 	switch {
 	case p.ValueBytes < load.MinValueBytes || p.ValueBytes > load.MaxValueBytes:
