@@ -428,8 +428,8 @@ func (a *adapter[C, R]) encodeResults(commands []statemachine.Command) (err erro
 	return nil
 }
 
-// release forgets the values of a batch, so that only the machine keeps them in memory. It forgets the results,
-// too, unless they are delivered later.
+// release forgets the values of a batch, so that only the machine keeps them in memory. It forgets the
+// results, too, unless they are delivered later.
 func (a *adapter[C, R]) release(keepsResults bool) {
 	clear(a.batch)
 	if a.batch = a.batch[:0]; cap(a.batch) > maxScratch {

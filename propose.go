@@ -105,9 +105,9 @@ func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOp
 	return r, err
 }
 
-// pendings are where Propose, Commit and SubmitMany get their Pendings, which no user sees. A Pending comes back
-// when the host tells it nothing more. Earlier, the next command would hear the outcome of this one. After an
-// error, and if the command was sent to another host, it is left to the garbage collector.
+// pendings are where Propose, Commit and SubmitMany get their Pendings, which no user sees. A Pending comes
+// back when the host tells it nothing more. Earlier, the next command would hear the outcome of this one.
+// After an error, and if the command was sent to another host, it is left to the garbage collector.
 type pendings[R any] struct{ pool sync.Pool }
 
 func (s *pendings[R]) get() *Pending[R] {

@@ -25,7 +25,8 @@ type CommandMachine interface {
 
 // Deliverer is a CommandMachine that gives no results in Apply. It keeps them until Deliver. That is called
 // after each Apply that has returned nil, with the same batch. The group has forgotten the Calls of the batch
-// by then, so an owner that gets its result may reuse its Call. Deliver must not block.
+// by then, so an owner that gets its result may reuse its Call. Deliver must not block. A
+// panic halts the machine of this member, and the owners that have no result yet get none.
 type Deliverer interface{ Deliver(batch []Command) }
 
 // Command is a committed command.

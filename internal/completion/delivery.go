@@ -1,7 +1,7 @@
 package completion
 
-// Delivery has outcomes for the same Queue, which gets them together: one lock for all of one batch. One
-// goroutine uses it at a time, and ends with Flush.
+// Delivery gathers outcomes of a batch for the same Queue, which gets them together, with one lock. Its
+// goroutine ends with Flush.
 type Delivery[T any] struct {
 	to       *Queue[T]
 	outcomes []T

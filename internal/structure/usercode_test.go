@@ -43,6 +43,7 @@ var userCode = map[string]string{
 	"host.Option":                            "ours",
 	"statemachine.Machine.Apply":             "test TestGoexitInApply",
 	"statemachine.CommandMachine.Apply":      "row Apply",
+	"statemachine.Deliverer.Deliver":         "test TestBrokenDeliver",
 	"statemachine.NamesCallee.Callee":        "test TestUserFunctionsOfHosts",
 	"outcome.Caller.Committed":               "row Committed",
 	"outcome.Caller.Failed":                  "row Failed",
