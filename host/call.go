@@ -101,8 +101,8 @@ func (g *Group) CheckSize(n int) error {
 	return g.tooLarge(n)
 }
 
-// CountTooLarge counts a command that its client has refused because of CheckSize. err is what the client says.
-// Any goroutine may call it.
+// CountTooLarge counts a command that its client has refused because of CheckSize. err is what the client
+// says. Any goroutine may call it.
 func (g *Group) CountTooLarge(err error) {
 	if errors.Is(err, outcome.ErrTooLarge) {
 		g.proposals.Refusals.Add(err, 1)
