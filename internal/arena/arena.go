@@ -8,8 +8,8 @@
 // The code that puts a payload into a longer-lived place retains its block there. The code that takes it out
 // releases the block. The last release gives the block back, and its bytes become those of other payloads.
 //
-// A place that cannot say when it is done keeps the block (Ref.Keep): it is never reused, and its bytes belong
-// to the garbage collector. So a doubt costs an allocation. It never costs a payload.
+// A place that cannot say when it is done keeps the block (Ref.Keep): it is never reused, and its bytes
+// belong to the garbage collector. So a doubt costs an allocation. It never costs a payload.
 //
 // A Ref names one life of a block. Retain and Release of a life that has ended panic: some place has released
 // twice, or uses what it does not hold. With Options.Poison the last release overwrites the block, so that a
@@ -39,8 +39,8 @@ type Options struct {
 	Poison     bool // overwrite a block whose life ends
 }
 
-// Pool makes blocks of one size. When nothing holds a block, the pool gives it another life. Any goroutine may
-// use it.
+// Pool makes blocks of one size. When nothing holds a block, the pool gives it another life. Any goroutine
+// may use it.
 type Pool struct {
 	o     Options
 	used  atomic.Int64  // blocks that are held
@@ -171,8 +171,8 @@ func (r Ref) Retain() {
 // Release ends the hold of the caller, which looks at the bytes no more.
 func (r Ref) Release() { r.leave(0) }
 
-// Keep ends the hold of the caller, and makes this the last life of the block. Something refers to bytes of it,
-// and will not say when it is done.
+// Keep ends the hold of the caller, and makes this the last life of the block. Something refers to bytes of
+// it, and will not say when it is done.
 func (r Ref) Keep() { r.leave(keptBit) }
 
 func (r Ref) leave(kept uint64) {

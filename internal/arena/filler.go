@@ -1,7 +1,7 @@
 package arena
 
-// Filler puts payloads into blocks, one behind the other. It holds the block that it fills. It is not safe for
-// concurrent use.
+// Filler puts payloads into blocks, one behind the other. It holds the block that it fills. It is not safe
+// for concurrent use.
 type Filler struct {
 	pool *Pool
 	at   Ref

@@ -54,7 +54,7 @@ func newLendingScript(m statemachine.Machine, p *arena.Pool, logger *slog.Logger
 func TestLoansEndWithApply(t *testing.T) {
 	for _, borrows := range []bool{true, false} {
 		m := &keeper{says: func() bool { return borrows }}
-		p := arena.New(arena.Options{BlockBytes: 8, IdleBytes: 64, Poison: true})
+		p := arena.New(arena.Options{BlockBytes: 10, IdleBytes: 64, Poison: true})
 		s := newLendingScript(m, p, slog.New(slog.DiscardHandler))
 		for _, c := range []string{"one", "two", "three"} {
 			s.commit(c, "and "+c)
