@@ -21,7 +21,8 @@ var blockBugs = []bug{
 func (inPlaceCodec) DecodeCopies() bool { return true }
 `}}},
 	{name: "keepers_borrow", what: "a machine that may keep its commands borrows them", in: "host/internal/apply", found: "TestLoansEndWithApply", edits: []edit{{"host/internal/apply/queue.go",
-		`borrows = lends && statemachine.Borrows(machine)`, `borrows = lends`}}},
+		`borrows = lends && statemachine.Borrows(machine)`, `_ = machine
+		borrows = lends`}}},
 	{name: "block_twice", what: "a block may be released twice", in: "internal/arena", found: "TestLastReleaseGivesBack", edits: []edit{{"internal/arena/arena.go",
 		`if life, refs := uint32(s>>32), s&refsMask; life != r.life || refs == 0 {`, `if life, refs := uint32(s>>32), s&refsMask; life != r.life && refs == 0 {`}}},
 	{name: "kept_is_reused", what: "a block that a reader may have kept is reused", in: "internal/arena", found: "TestNaiveTwin|TestKeptBlocksAreNotReused|TestLoan", edits: []edit{{"internal/arena/arena.go",
