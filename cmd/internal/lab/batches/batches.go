@@ -243,8 +243,8 @@ const runUp = 50
 // not bound them. The other rule had two of them, and the next one comes after 32.
 const learnTrials = 32
 
-// learn returns how many writes come in learnTrials trials. The row of the first rule says how fast they come,
-// and how long a round is.
+// learn returns how many writes come in learnTrials trials. The row of the first rule says how fast they
+// come, and how long a round is.
 func (p Plan) learn(first Row) int {
 	trial := held.TrialLasts(time.Duration(first.MeanUs * float64(time.Microsecond)))
 	return min(int(first.OpsPerSec*trial.Seconds()*learnTrials), p.Learn)

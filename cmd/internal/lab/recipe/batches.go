@@ -67,7 +67,7 @@ func scaleNextBatch(size Size) nextBatchScale {
 	if size == Glance {
 		plan.Delays, plan.Syncs, plan.Clients, plan.RunUp, plan.Learn, plan.Ops = plan.Delays[:1], []time.Duration{time.Millisecond, 2 * time.Millisecond}, []int{4}, 1, 0, 20
 	}
-	return nextBatchScale{plan, pick(size, orLong(size, 4*time.Minute, 25*time.Minute), 2*time.Minute, time.Second)}
+	return nextBatchScale{plan, pick(size, orLong(size, 150*time.Second, 25*time.Minute), 100*time.Second, time.Second)}
 }
 
 // fewerCells says which part of the full grid a size leaves out.
