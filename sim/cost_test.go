@@ -57,3 +57,17 @@ func TestASteadyRoundCallsNoDuty(t *testing.T) {
 		}
 	}
 }
+
+// Groups of the same hosts share what a round does: one write and one sync of each log, and frames that carry
+// the messages of many groups. Turns are each group's own.
+func TestCostOfARoundOfManyGroups(t *testing.T) {
+	for _, row := range []struct {
+		groups, clients, rounds int
+	}{{1, 1000, 5}, {48, 48, 40}, {48, 1000, 10}} {
+		c, err := sim.MeasureGroupsCost(1, row.groups, row.clients, row.rounds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d groups, %d clients: %v", row.groups, row.clients, c)
+	}
+}
