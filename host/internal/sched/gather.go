@@ -1,9 +1,9 @@
-package proposals
+package sched
 
 import "time"
 
 // Gathering decides when a turn lets other goroutines run first, so that more commands arrive for it
-// (decision 0003). If these goroutines are clients with commands the wait pays, since each turn, append and
+// (decision 0003), and when a worker does so before it sends, so that more groups share a frame. If these goroutines are clients with commands the wait pays, since each turn, append and
 // sync then serves more of them. If they are other parts of the user's program, each wait costs whole time
 // slices of the processor. So a wait has to pay for itself. After a wait that took longer than its commands
 // are worth there is a pause of the same length, in which no turn waits. Each further such wait in a row
