@@ -133,9 +133,9 @@ func (t *goroutineTask) run() {
 	}
 }
 
-// gather runs the goroutines that are ready, if the worker asks for that. Go runs the goroutine that was woken
-// last before others that are ready. Without the pause, the command of the first of a hundred clients would be
-// taken alone. After it, all of them are waiting.
+// gather runs the goroutines that are ready, if the worker asks for that. Go runs the goroutine that was
+// woken last before others that are ready. Without the pause, the command of the first of a hundred clients
+// would be taken alone. After it, all of them are waiting.
 func (t *goroutineTask) gather() {
 	if t.gatherer != nil && t.gatherer.Gathers() {
 		began := time.Now()

@@ -103,7 +103,7 @@ func measureCost(seed uint64, groups, clients, rounds int, heartbeat time.Durati
 		c = Cost{
 			Rounds: int(n), Commands: float64(w.acked()-before) / n, Entries: float64(w.logged(leaders).AppendedEntries-log.AppendedEntries) / n,
 			Writes: float64(w.logged(leaders).Appends-log.Appends) / n,
-			Turns: float64(k.turns) / n, Appends: float64(k.appends) / n, Applies: float64(k.applies) / n,
+			Turns:  float64(k.turns) / n, Appends: float64(k.appends) / n, Applies: float64(k.applies) / n,
 			Readers: float64(k.frames) / n, Messages: float64(k.messages) / n, Duties: float64(k.duties) / n,
 			Steps: float64(k.steps) / n, Locks: float64(k.locks) / n,
 		}

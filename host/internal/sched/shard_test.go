@@ -280,8 +280,8 @@ func TestOutboxIsFlushed(t *testing.T) {
 }
 
 // A worker that has done turns of several groups lets other goroutines run before it sends. What they bring
-// is sent together with it. It does not wait a second time, nor for a group alone, nor with what is urgent, nor
-// after a wait that took long.
+// is sent together with it. It does not wait a second time, nor for a group alone, nor with what is urgent,
+// nor after a wait that took long.
 func TestWorkerGathersBeforeItSends(t *testing.T) {
 	b := newBench(t, 4)
 	w, groups := b.workers[0], b.groups

@@ -19,8 +19,8 @@ const InlineName = "async+inline"
 // clients (host.Group.SubmitMany).
 const BatchName = "async+batch"
 
-// GroupsName is pipeline async over several groups of the same hosts (Plan.Groups), each with its share of the
-// clients. The groups have their leaders on all hosts in turn.
+// GroupsName is pipeline async over several groups of the same hosts (Plan.Groups), each with its share of
+// the clients. The groups have their leaders on all hosts in turn.
 const GroupsName = "async+groups"
 
 // Targets returns everything that can be measured: every pipeline, and bare in its three forms.
@@ -33,7 +33,8 @@ func Targets() Registry {
 }
 
 // PipelineNames lists what a plan can measure beside bare, in the order of the table. These are the other two
-// forms of bare, the pipelines, async with its machine in the turn, under one goroutine, and over several groups.
+// forms of bare, the pipelines, and async with its machine in the turn, under one goroutine, and over several
+// groups.
 func PipelineNames() []string {
 	names := []string{BareCohortName, FullBareName}
 	for _, p := range pipeline.All {
