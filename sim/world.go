@@ -74,7 +74,7 @@ type world struct {
 // writes and frames of several go together all the time.
 func drawGroups(rng *rand.Rand) (n int) {
 	n = pick(rng, 1, 1, 2, 4)
-	if rng.IntN(32) == 0 {
+	if rng.IntN(32) == 11 {
 		n = pick(rng, 12, 24, maxDrawnGroups)
 	}
 	return n
