@@ -108,7 +108,7 @@ const (
 type Gatherer interface {
 	Worker
 	// Gathers reports whether more work is likely to arrive soon. If so, the scheduler may first run the
-	// goroutines that are ready. It is called before RunOnce, on the same goroutine.
+	// goroutines that are ready. It is called before each RunOnce, on the same goroutine.
 	Gathers() bool
 	// Gathered reports how long those goroutines ran. It is called before RunOnce, each time the scheduler
 	// has followed a Gathers, so that a worker in a busy process can stop asking.

@@ -333,7 +333,7 @@ type groupProposals struct {
 	frames       proposals.SeenFrames
 	batching     proposals.Batching // its own comments say who owns what
 	alarm        sched.Alarm        // that ends a wait for a larger batch
-	gathering    proposals.Gathering
+	gathering    sched.Gathering
 	overload     examination.Overload
 	hasCommands  bool // its entries have headers (commands.go)
 

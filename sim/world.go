@@ -70,6 +70,18 @@ type world struct {
 	violation    *Violation       // the first
 }
 
+// drawGroups draws how many groups the hosts have: few as a rule, and sometimes so many that the turns,
+// writes and frames of several go together all the time.
+func drawGroups(rng *rand.Rand) (n int) {
+	n = pick(rng, 1, 1, 2, 4)
+	if rng.IntN(32) == 11 {
+		n = pick(rng, 12, 24, maxDrawnGroups)
+	}
+	return n
+}
+
+const maxDrawnGroups = 48
+
 func newWorld(o Options) *world {
 	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6), ledger: coverage.NewLedger(o.Choice)}
 	w.well.w = w
@@ -96,7 +108,7 @@ func newWorld(o Options) *world {
 	machines := splitSeed(o.Seed, 10)
 	w.groupConfig.NonBlocking = machines.IntN(4) == 0
 	w.groupConfig.Volatile = machines.IntN(3) == 0 // no machine here keeps anything beyond its process
-	groups := pick(splitSeed(o.Seed, 9), 1, 1, 2, 4)
+	groups := drawGroups(splitSeed(o.Seed, 9))
 	if o.small || !w.pipeline.AsyncStorageWrites() {
 		groups = 1
 	}

@@ -104,7 +104,7 @@ sim/property                                                                    
 sim/core               raft raft/raftpb raft/tracker sim/coverage sim/property                                |
 sim                    . sim/coverage sim/property host host/batches host/rescue host/diagnosis host/event host/flight raft raft/raftpb env vfs vfs/crashfs wal snapshot object object/files transport host/pipeline host/session sim/batches host/outcome host/statemachine internal/lock internal/crcjoin|
 cmd/internal/lab                vfs                                                                           | golang.org/x/sys
-cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
+cmd/internal/lab/load           cmd/internal/lab wal internal/lock                                            | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/archive        cmd/internal/lab vfs                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/perf
 cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive               | golang.org/x/term gonum.org/v1/plot
 cmd/internal/lab/labtest        cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/archive cmd/internal/lab/report | github.com/HdrHistogram/hdrhistogram-go github.com/google/go-cmp
