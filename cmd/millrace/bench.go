@@ -37,6 +37,7 @@ type benchFlags struct {
 	young       bool
 	batch       bool
 	typed       bool
+	groups      int
 	profile     string
 	output
 }
@@ -66,6 +67,8 @@ Rows
              commands are applied in the consensus loop.
   async+batch      async under one goroutine (--batch): it hands in what fits at once (Group.SubmitMany), and takes
              the outcomes together. Clients is how many of its writes are under way.
+  async+groups     async over several groups of the same hosts (--groups), each with its share of the clients, and led
+             by the hosts in turn. There is one log for all groups of a host.
   typed, typed+batch   async and async+batch behind the typed face (--typed): Node.Propose, which answers with the
              result of the leader's machine, and Node.SubmitMany. Below the table they are compared with the bytes.
 
@@ -120,6 +123,7 @@ func newBench(a app) *cobra.Command {
 	flags.StringVar(&f.pipelines, "pipelines", strings.Join(defaultPipelines(), ","), `what to measure besides bare; "bare" alone measures only that`)
 	flags.BoolVar(&f.batch, "batch", false, "measure "+bench.BatchName+", too: one goroutine that keeps as many writes under way as there are clients")
 	flags.BoolVar(&f.typed, "typed", false, "measure the typed face, too, beside the bytes below it: "+bench.TypedName+" and async, "+bench.TypedBatchName+" and "+bench.BatchName)
+	flags.IntVar(&f.groups, "groups", 0, "measure "+bench.GroupsName+", too: the clients spread over so many groups of the same hosts")
 	flags.StringVar(&f.durability, "durability", "group", "when an append counts: group, sync, group-delay(3ms,65536,100), unsafe-interval(3s,1048576), unsafe-os, memory; bare in its three forms is always group")
 	flags.StringVar(&f.fsyncDelay, "fsync-delay", "0", "sleep added to every fsync after the real one, to stand for a slow disk: 2ms, 500us")
 	flags.DurationVar(&f.duration, "duration", 5*time.Second, "how long each point is measured")
@@ -161,7 +165,7 @@ const quickBudget = 50 * time.Second
 // plan translates the flags; changed tells which of them the user gave. Errors are the user's.
 func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (bench.Plan, error) {
 	p := bench.Plan{
-		ValueBytes: f.valueBytes, Hosts: f.hosts, Duration: f.duration, Warmup: f.warmup, Runs: f.runs,
+		ValueBytes: f.valueBytes, Hosts: f.hosts, Groups: f.groups, Duration: f.duration, Warmup: f.warmup, Runs: f.runs,
 		Dir: f.dir, Seed: f.seed, MaxInFlight: f.maxInFlight, Young: f.young, Profile: f.profile, Targets: targets,
 	}
 	if f.quick {
@@ -198,6 +202,9 @@ func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (ben
 			p.Pipelines = append(p.Pipelines, name)
 		}
 	}
+	if f.groups > 0 && !slices.Contains(p.Pipelines, bench.GroupsName) {
+		p.Pipelines = append(p.Pipelines, bench.GroupsName)
+	}
 	// bare is always measured.
 	if p.Pipelines = slices.DeleteFunc(p.Pipelines, func(name string) bool { return name == bench.BareName }); len(p.Pipelines) == 0 {
 		p.Pipelines = nil
@@ -211,7 +218,7 @@ func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (ben
 	return p, p.Validate()
 }
 
-// defaultPipelines is all but what --batch and --typed add.
+// defaultPipelines is all but what --batch, --typed and --groups add.
 func defaultPipelines() []string {
 	return slices.DeleteFunc(bench.PipelineNames(), bench.IsOptional)
 }

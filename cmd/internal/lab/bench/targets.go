@@ -19,6 +19,10 @@ const InlineName = "async+inline"
 // clients (host.Group.SubmitMany).
 const BatchName = "async+batch"
 
+// GroupsName is pipeline async over several groups of the same hosts (Plan.Groups), each with its share of
+// the clients. The groups have their leaders on all hosts in turn.
+const GroupsName = "async+groups"
+
 // TypedName is pipeline async behind the typed face (millrace.Node): Propose with a result. TypedBatchName
 // is the same under one goroutine (Node.SubmitMany). They are compared with "async" and BatchName, which are
 // bytes.
@@ -32,11 +36,11 @@ func IsBatch(name string) bool { return name == BatchName || name == TypedBatchN
 
 // IsOptional reports whether a pipeline is measured only if it is asked for: the default has what was there
 // before it.
-func IsOptional(name string) bool { return IsBatch(name) || name == TypedName }
+func IsOptional(name string) bool { return IsBatch(name) || name == TypedName || name == GroupsName }
 
 // Targets returns everything that can be measured: every pipeline, and bare in its three forms.
 func Targets() Registry {
-	r := Registry{BareName: openBare, FullBareName: openFullBare, BareCohortName: openBareCohort, InlineName: openInline, BatchName: ClusterUnder(pipeline.Async{}), TypedName: openTyped, TypedBatchName: openTyped}
+	r := Registry{BareName: openBare, FullBareName: openFullBare, BareCohortName: openBareCohort, InlineName: openInline, BatchName: ClusterUnder(pipeline.Async{}), GroupsName: openGroups, TypedName: openTyped, TypedBatchName: openTyped}
 	for _, p := range pipeline.All {
 		r[p.Name()] = ClusterUnder(p)
 	}
@@ -44,14 +48,14 @@ func Targets() Registry {
 }
 
 // PipelineNames lists what a plan can measure beside bare, in the order of the table. These are the other two
-// forms of bare, the pipelines, async with its machine in the turn, and async under one goroutine; then both
-// behind the typed face.
+// forms of bare, the pipelines, and async with its machine in the turn, under one goroutine, over several
+// groups, and behind the typed face.
 func PipelineNames() []string {
 	names := []string{BareCohortName, FullBareName}
 	for _, p := range pipeline.All {
 		names = append(names, p.Name())
 	}
-	return append(names, InlineName, BatchName, TypedName, TypedBatchName)
+	return append(names, InlineName, BatchName, GroupsName, TypedName, TypedBatchName)
 }
 
 // open opens the target that s names, or says that this build does not have it.

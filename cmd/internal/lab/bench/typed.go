@@ -21,8 +21,8 @@ type typed struct {
 
 func openTyped(ctx context.Context, s load.Setup) (load.Target, error) {
 	t := &typed{cluster: &cluster{}}
-	return t, t.open(ctx, s, pipeline.Async{}, func(h *host.Host, m *load.Machine) (*host.Group, error) {
-		n, err := millrace.OpenGroup(ctx, h, host.GroupConfig{ID: 1}, millrace.InMemory(typedMachine{m}, millrace.BytesInPlace()))
+	return t, t.open(ctx, s, pipeline.Async{}, 1, func(h *host.Host, id uint64, m *load.Machine) (*host.Group, error) {
+		n, err := millrace.OpenGroup(ctx, h, host.GroupConfig{ID: id}, millrace.InMemory(typedMachine{m}, millrace.BytesInPlace()))
 		if err != nil {
 			return nil, err
 		}
@@ -49,7 +49,7 @@ func (typedMachine) Restore(context.Context, io.Reader) error { return errNoSnap
 
 // Propose implements load.Target. A member that does not lead forwards the command.
 func (t *typed) Propose(ctx context.Context, value []byte) error {
-	_, err := t.nodes[t.leader.at.Load()].Propose(ctx, value)
+	_, err := t.nodes[t.leaders[0].at.Load()].Propose(ctx, value)
 	return err
 }
 
@@ -70,7 +70,7 @@ type typedBatches struct {
 
 // Submit implements load.Batches.
 func (b *typedBatches) Submit(_ context.Context, values [][]byte, tags []uint64) (taken int, err error) {
-	taken, err = b.of.nodes[b.of.leader.at.Load()].SubmitMany(values, tags[:len(values)], b.done)
+	taken, err = b.of.nodes[b.of.leaders[0].at.Load()].SubmitMany(values, tags[:len(values)], b.done)
 	if taken > 0 && errors.Is(err, outcome.ErrOverloaded) {
 		err = nil // those under way make room
 	}
