@@ -177,12 +177,6 @@ var runtimeBugs = []bug{
 	{name: "wake_for_commands_once", what: "commands that come after a turn has begun do not wake their group", in: "host", found: "TestCommandsWakeOnce", edits: []edit{{"host/inbox.go",
 		`	b.woken.Store(false)
 `, ""}}},
-	{name: "await_before_the_answer", what: "a lane looks whether its answer is awaited before it gives it: a turn that begins to await it in between hears of it at the next tick", in: "host", found: "TestAnswersAreThereWhenTheyAreAwaited", edits: []edit{{"host/seat.go",
-		`		g.inbox.putAnswers(answers)
-		awaited = awaits.Load()
-`, `		awaited = awaits.Load()
-		g.inbox.putAnswers(answers)
-`}}},
 	{name: "keep_what_is_held", what: "a worker that has waited for other groups before it sends does not send if none has come", in: "host/internal/sched", found: "TestWorkerGathersBeforeItSends", edits: []edit{{"host/internal/sched/worker.go",
 		`		w.flush() // nothing has come, or a group that waited was closed
 `, ""}}},
