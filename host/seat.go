@@ -19,9 +19,9 @@ func (g *Group) wakeUrgently() { g.seat.WakeUrgently() }
 // nothing.
 func (g *Group) wakeLazily() { g.seat.WakeLazily() }
 
-// give gives the next turn answers of a lane, and wakes the group lazily if it does not await them. It reports
-// whether it does: then the caller wakes it. It looks at awaits when the answers are there, as Group.awaits
-// looks at the answers after it has changed awaits. So one of the two sees the other.
+// give gives the next turn answers of a lane, and wakes the group lazily if it does not await them. It
+// reports whether the group does: then the caller wakes it. It looks at awaits when the answers are there.
+// Group.awaits looks for answers after it has changed awaits. So one of the two sees the other.
 func (g *Group) give(answers []raftpb.Message, awaits *atomic.Bool) (awaited bool) {
 	g.seat.Give(func() (lazily bool) {
 		g.inbox.putAnswers(answers)

@@ -205,8 +205,8 @@ func (q *Queue) Dequeue(maxBytes int64) []raftpb.Message {
 	return q.taken
 }
 
-// HeadSnapshot returns the snapshot that the next message carries, or nil. It takes no lock if nothing that is
-// queued carries one.
+// HeadSnapshot returns the snapshot that the next message carries, or nil. It takes no lock if no message
+// that is queued carries one.
 func (q *Queue) HeadSnapshot() *raftpb.Snapshot {
 	if q.marks.Load() == 0 {
 		return nil
