@@ -145,6 +145,9 @@ func Listen(hosts int) (transports []*tcp.Transport, peers map[uint64]string, er
 // machineAdapter is a Machine as host.StateMachine.
 type machineAdapter struct{ m *load.Machine }
 
+// BorrowsData implements statemachine.Borrower.
+func (machineAdapter) BorrowsData() bool { return true }
+
 // Apply implements host.StateMachine.
 func (a machineAdapter) Apply(entries []statemachine.Entry) error {
 	for i := range entries {
