@@ -48,8 +48,8 @@ func Targets() Registry {
 }
 
 // PipelineNames lists what a plan can measure beside bare, in the order of the table. These are the other two
-// forms of bare, the pipelines, and async with its machine in the turn, under one goroutine, over several
-// groups, and behind the typed face.
+// forms of bare and the pipelines, async also with its machine in the turn, under one goroutine, and over
+// several groups. Then comes the typed face.
 func PipelineNames() []string {
 	names := []string{BareCohortName, FullBareName}
 	for _, p := range pipeline.All {
