@@ -261,6 +261,9 @@ type adapter[C, R any] struct {
 // Callee implements host.NamesCallee.
 func (a *adapter[C, R]) Callee() string { return a.callee }
 
+// BorrowsData implements statemachine.Borrower: the machine gets decoded values.
+func (a *adapter[C, R]) BorrowsData() bool { return copies(a.machine.codec) }
+
 // maxScratch bounds what the scratch memory of an adapter keeps between two batches, in commands.
 const maxScratch = 4 << 10
 

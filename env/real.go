@@ -124,20 +124,23 @@ func (t *goroutineTask) run() {
 		go t.run()
 	}()
 	for range t.wake {
-		if t.gatherer != nil && t.gatherer.Gathers() {
-			// Go runs the goroutine that was woken last before others that are ready. Without the pause, the
-			// command of the first of a hundred clients would be taken alone. After it, all of them are
-			// waiting.
-			began := time.Now()
-			runtime.Gosched()
-			t.gatherer.Gathered(time.Since(began))
-		}
-		for !t.stopped.Load() && t.worker.RunOnce() {
+		for t.gather(); !t.stopped.Load() && t.worker.RunOnce(); t.gather() {
 		}
 		if t.stopped.Load() {
 			finished = true
 			return
 		}
+	}
+}
+
+// gather runs the goroutines that are ready, if the worker asks for that. Go runs the goroutine that was
+// woken last before others that are ready. Without the pause, the command of the first of a hundred clients
+// would be taken alone. After it, all of them are waiting.
+func (t *goroutineTask) gather() {
+	if t.gatherer != nil && t.gatherer.Gathers() {
+		began := time.Now()
+		runtime.Gosched()
+		t.gatherer.Gathered(time.Since(began))
 	}
 }
 

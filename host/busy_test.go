@@ -25,7 +25,7 @@ func TestShardDoesNotGatherBeforeUrgentWork(t *testing.T) {
 	l.submit("x")
 	l.submit("y")
 	l.manual.runIdle()
-	s := l.group.seat.Shard()
+	s := l.worker()
 	l.submit("z")
 	if !s.Gathers() {
 		t.Fatal("two clients wait, and the shard does not gather")
@@ -58,13 +58,13 @@ func TestShardOfTwoGroupsDoesNotGather(t *testing.T) {
 	}
 	l.manual.runIdle()
 	l.submit("y")
-	if !l.group.seat.Shard().Gathers() {
+	if !l.worker().Gathers() {
 		t.Fatal("two clients wait, and the shard does not gather")
 	}
 	if _, err := other.Submit([]byte("y")); err != nil {
 		t.Fatal(err)
 	}
-	if l.group.seat.Shard().Gathers() {
+	if l.worker().Gathers() {
 		t.Error("a group waits for the commands of another one")
 	}
 }

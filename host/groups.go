@@ -92,7 +92,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 		member:    member{c.ID, h.config.ID, h, c},
 		core:      groupCore{hard: stored.HardState(), nextDue: never},
 		work:      groupWork{outgoing: outbox.Batches{HoldEmpty: true}}, // to its shard
-		proposals: groupProposals{gathering: proposals.Gathering{Now: h.env.env.Clock.Now}},
+		proposals: groupProposals{gathering: sched.Gathering{Now: h.env.env.Clock.Now}},
 		writes:    groupWrites{storage: store, durable: appendlane.NewDurableState(stored.HardState())},
 		life:      newLife(),
 	}

@@ -39,6 +39,7 @@ func (g *Group) openMachine(machine statemachine.Machine) error {
 		Group: g.id, Self: g.self, Machine: machine, Lanes: g.host.appliers, Log: g.writes.storage.log, FS: g.host.env.fs,
 		Ticks: g.host.clock.awakeAtBeat, Logger: g.host.env.logger, Retry: g.host.storage.shortages.Later,
 		Dir: identity.GroupDir(g.host.config.Dir, g.id), InMemory: g.host.config.Durability.Kind == wal.KindMemory,
+		Blocks: g.host.memory.blocks,
 	}
 	g.machine.apply = apply.New((*machineGroup)(g), s)
 	m, ok := machine.(*apply.Commands)

@@ -30,6 +30,7 @@ import (
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft"
@@ -319,6 +320,7 @@ type memory struct {
 type hostMemory struct {
 	memory
 	waiters proposals.Pool
+	blocks  *arena.Pool // for small commands
 }
 
 // groupProposals are the commands of clients, from the door to the answer.
@@ -331,7 +333,7 @@ type groupProposals struct {
 	frames       proposals.SeenFrames
 	batching     proposals.Batching // its own comments say who owns what
 	alarm        sched.Alarm        // that ends a wait for a larger batch
-	gathering    proposals.Gathering
+	gathering    sched.Gathering
 	overload     examination.Overload
 	hasCommands  bool // its entries have headers (commands.go)
 

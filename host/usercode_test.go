@@ -208,3 +208,47 @@ func TestUserFunctionsOfTLS(t *testing.T) {
 		}
 	}
 }
+
+// shyMachine does not say whether it keeps its commands.
+type shyMachine struct{ kept chan []byte }
+
+func (m *shyMachine) BorrowsData() bool { panic("boom") }
+
+func (m *shyMachine) Apply(entries []statemachine.Entry) error {
+	for i := range entries {
+		m.kept <- entries[i].Data
+	}
+	return nil
+}
+
+// A machine that panics when it is asked whether it borrows counts as one that keeps its commands.
+func TestABorrowerThatPanics(t *testing.T) {
+	var lines lockedText
+	h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "127.0.0.1:0"}},
+		WithLogger(slog.New(slog.NewTextHandler(&lines, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = h.Close(context.Background()) }()
+	m := &shyMachine{make(chan []byte, 10)}
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1, Volatile: true}, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.WaitLeader(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range cap(m.kept) {
+		if _, err := g.Propose(t.Context(), fmt.Appendf(nil, "command %d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range cap(m.kept) {
+		if have, want := string(<-m.kept), fmt.Sprintf("command %d", i); have != want {
+			t.Errorf("the machine has kept %q, want %q", have, want)
+		}
+	}
+	if text := lines.String(); !strings.Contains(text, "counts as one that does") || !strings.Contains(text, "BorrowsData of the state machine") {
+		t.Errorf("the log says %s", text)
+	}
+}

@@ -17,6 +17,7 @@ type Cost struct {
 	Rounds   int
 	Commands float64 // committed
 	Entries  float64 // in the leader's log
+	Writes   float64 // of that log
 	Turns    float64
 	Appends  float64
 	Applies  float64
@@ -36,8 +37,8 @@ func (c Cost) LocksOfATurn() float64 { return c.Locks / c.Steps }
 func (c Cost) Wakes() float64 { return c.Turns + c.Appends + c.Applies + c.Readers }
 
 func (c Cost) String() string {
-	return fmt.Sprintf("%d rounds; a round has %.1f commands in %.1f entries, %.1f wakes (turns %.1f, append lane %.1f, apply lanes %.1f, frames %.1f), %.1f messages, %.2f calls of duties, %.1f locks of %.1f turns",
-		c.Rounds, c.Commands, c.Entries, c.Wakes(), c.Turns, c.Appends, c.Applies, c.Readers, c.Messages, c.Duties, c.Locks, c.Steps)
+	return fmt.Sprintf("%d rounds; a round has %.1f commands in %.1f entries and %.1f writes, %.1f wakes (turns %.1f, append lane %.1f, apply lanes %.1f, frames %.1f), %.1f messages, %.2f calls of duties, %.1f locks of %.1f turns",
+		c.Rounds, c.Commands, c.Entries, c.Writes, c.Wakes(), c.Turns, c.Appends, c.Applies, c.Readers, c.Messages, c.Duties, c.Locks, c.Steps)
 }
 
 // costs counts while a Cost is measured.
@@ -49,17 +50,23 @@ type costs struct {
 // MeasureCost runs a cluster with a number of closed-loop clients of one group until the leader has completed
 // a number of rounds. The cluster has one shard for each host.
 func MeasureCost(seed uint64, clients, rounds int) (c Cost, err error) {
-	return measureCost(seed, clients, rounds, 0)
+	return measureCost(seed, 1, clients, rounds, 0)
+}
+
+// MeasureGroupsCost is MeasureCost with clients that are spread over several groups. A round is a sync of
+// each host.
+func MeasureGroupsCost(seed uint64, groups, clients, rounds int) (c Cost, err error) {
+	return measureCost(seed, groups, clients, rounds, 0)
 }
 
 // MeasureSteadyCost is MeasureCost with a heartbeat interval in which all rounds fit: no time passes for a
 // group, so what it does is for commands.
 func MeasureSteadyCost(seed uint64, clients, rounds int) (c Cost, err error) {
-	return measureCost(seed, clients, rounds, time.Minute)
+	return measureCost(seed, 1, clients, rounds, time.Minute)
 }
 
-func measureCost(seed uint64, clients, rounds int, heartbeat time.Duration) (c Cost, err error) {
-	err = scenario(Options{Seed: seed, Mode: &wal.ModeGroup}, func(w *world, _ *rand.Rand) {
+func measureCost(seed uint64, groups, clients, rounds int, heartbeat time.Duration) (c Cost, err error) {
+	err = scenario(Options{Seed: seed, Mode: &wal.ModeGroup, groups: groups}, func(w *world, _ *rand.Rand) {
 		w.parallelism = 1
 		w.config.LogCacheBytes, w.config.SegmentBytes = 1<<20, 1<<20
 		w.groupConfig, w.config.MemoryBytes = host.GroupConfig{}, 256<<20
@@ -68,14 +75,16 @@ func measureCost(seed uint64, clients, rounds int, heartbeat time.Duration) (c C
 			w.config.HeartbeatInterval, w.config.ElectionTimeout = heartbeat, 5*heartbeat
 		}
 		w.startHosts()
-		if !w.runUntil(healTime, func() bool { return w.leader() != nil }) {
-			w.violate("no leader in %v without a fault", healTime)
+		var leaders []*replica
+		if !w.runUntil(healTime, func() bool { leaders = w.leadersOfGroups(); return len(leaders) == groups }) {
+			w.violate("%d groups of %d have leaders after %v without a fault", len(leaders), groups, healTime)
 		}
-		leader := w.leader().alive.replicas[0]
 		refill := func() {
-			w.clients.poll(leader)
-			for len(leader.pending) < clients && leader.leads() {
-				w.clients.submitTo(leader)
+			for i, leader := range leaders {
+				w.clients.poll(leader)
+				for len(leader.pending) < clients*(i+1)/groups-clients*i/groups && leader.leads() {
+					w.clients.submitTo(leader)
+				}
 			}
 		}
 		step := func(until func() bool) {
@@ -84,21 +93,49 @@ func measureCost(seed uint64, clients, rounds int, heartbeat time.Duration) (c C
 			}
 		}
 		w.counting = &costs{}
-		syncs := func() uint64 { return leader.life.process.LogStats().Syncs }
+		syncs := func() (n uint64) { return w.logged(leaders).Syncs }
 		start := syncs() + 20
 		step(func() bool { return syncs() >= start }) // until it runs evenly
 		w.counting = &costs{}
-		before, entries := w.acked(), leader.life.process.LogStats().AppendedEntries
+		before, log := w.acked(), w.logged(leaders)
 		step(func() bool { return syncs() >= start+uint64(rounds) })
 		k, n := w.counting, float64(syncs()-start)
 		c = Cost{
-			Rounds: int(n), Commands: float64(w.acked()-before) / n, Entries: float64(leader.life.process.LogStats().AppendedEntries-entries) / n,
-			Turns: float64(k.turns) / n, Appends: float64(k.appends) / n, Applies: float64(k.applies) / n,
+			Rounds: int(n), Commands: float64(w.acked()-before) / n, Entries: float64(w.logged(leaders).AppendedEntries-log.AppendedEntries) / n,
+			Writes: float64(w.logged(leaders).Appends-log.Appends) / n,
+			Turns:  float64(k.turns) / n, Appends: float64(k.appends) / n, Applies: float64(k.applies) / n,
 			Readers: float64(k.frames) / n, Messages: float64(k.messages) / n, Duties: float64(k.duties) / n,
 			Steps: float64(k.steps) / n, Locks: float64(k.locks) / n,
 		}
 	})
 	return c, err
+}
+
+// leadersOfGroups returns the leader of each group that has one, in the order of the groups.
+func (w *world) leadersOfGroups() (all []*replica) {
+	for _, g := range w.ghosts {
+		w.eachReplica(func(r *replica) {
+			if r.ghost == g && r.group != nil && r.leads() && (len(all) == 0 || all[len(all)-1].ghost != g) {
+				all = append(all, r)
+			}
+		})
+	}
+	return all
+}
+
+// logged returns what was logged in a round: on the host of the leader, or on average of all hosts if there
+// are several leaders.
+func (w *world) logged(leaders []*replica) (sum wal.Stats) {
+	if len(leaders) == 1 {
+		return leaders[0].life.process.LogStats()
+	}
+	for _, h := range w.hosts {
+		s := h.alive.process.LogStats()
+		sum.Syncs, sum.Appends, sum.AppendedEntries = sum.Syncs+s.Syncs, sum.Appends+s.Appends, sum.AppendedEntries+s.AppendedEntries
+	}
+	n := uint64(len(w.hosts))
+	sum.Syncs, sum.Appends, sum.AppendedEntries = sum.Syncs/n, sum.Appends/n, sum.AppendedEntries/n
+	return sum
 }
 
 // countDuty counts a call of a duty.

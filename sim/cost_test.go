@@ -57,3 +57,25 @@ func TestASteadyRoundCallsNoDuty(t *testing.T) {
 		}
 	}
 }
+
+// Groups of the same hosts share what a round does: one write and one sync of each log, and frames with the
+// messages of many groups. Turns are each group's own, about six for a batch.
+func TestCostOfARoundOfManyGroups(t *testing.T) {
+	for _, row := range []struct{ groups, clients, rounds int }{{8, 8, 40}, {48, 48, 20}, {48, 480, 5}} {
+		c, err := sim.MeasureGroupsCost(1, row.groups, row.clients, row.rounds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d groups, %d clients: %v", row.groups, row.clients, c)
+		if c.Writes == 0 || c.Writes > 1.2 {
+			t.Errorf("%d groups: %.1f writes of a log for each sync, want 1", row.groups, c.Writes)
+		}
+		if c.Readers == 0 || c.Readers > maxFramesOfGroups {
+			t.Errorf("%d groups: %.1f frames in a round, want %d at most: the messages of the groups travel together", row.groups, c.Readers, maxFramesOfGroups)
+		}
+	}
+}
+
+// maxFramesOfGroups bounds the frames of a round of many groups. There are six pairs of hosts in both
+// directions, and each of them has appends and answers.
+const maxFramesOfGroups = 9

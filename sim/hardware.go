@@ -75,7 +75,7 @@ func newHardware(w *world, h Hardware, rng *rand.Rand) *hardware {
 }
 
 // processors run the pieces of work of a host in the order in which they came. That is what the gathering
-// of a group aims at (host/internal/proposals/gather.go): clients that are ready hand in their commands
+// of a group aims at (host/internal/sched/gather.go): clients that are ready hand in their commands
 // before the turn.
 type processors struct {
 	queue []*piece

@@ -70,6 +70,18 @@ type world struct {
 	violation    *Violation       // the first
 }
 
+// drawGroups draws how many groups the hosts have: few as a rule, and sometimes so many that the turns,
+// writes and frames of several go together all the time.
+func drawGroups(rng *rand.Rand) (n int) {
+	n = pick(rng, 1, 1, 2, 4)
+	if rng.IntN(32) == 11 {
+		n = pick(rng, 12, 24, maxDrawnGroups)
+	}
+	return n
+}
+
+const maxDrawnGroups = 48
+
 func newWorld(o Options) *world {
 	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6), ledger: coverage.NewLedger(o.Choice)}
 	w.well.w = w
@@ -96,7 +108,7 @@ func newWorld(o Options) *world {
 	machines := splitSeed(o.Seed, 10)
 	w.groupConfig.NonBlocking = machines.IntN(4) == 0
 	w.groupConfig.Volatile = machines.IntN(3) == 0 // no machine here keeps anything beyond its process
-	groups := pick(splitSeed(o.Seed, 9), 1, 1, 2, 4)
+	groups := drawGroups(splitSeed(o.Seed, 9))
 	if o.small || !w.pipeline.AsyncStorageWrites() {
 		groups = 1
 	}
@@ -295,12 +307,16 @@ func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(rng.Int64N(int64(hi-lo)))
 }
 
+// blockBytes is the size of a host's blocks: many commands are at a border.
+const blockBytes = 1 << 10
+
 // env is the simulated environment of a host.
 func (l *life) env() env.Env {
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], l.rng.Uint64())
 	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed), Parallelism: l.w.parallelism,
-		Duties: env.Duties{Every: l.w.options.EveryDuty, Called: l.w.countDuty}}
+		Duties: env.Duties{Every: l.w.options.EveryDuty, Called: l.w.countDuty},
+		Blocks: env.Blocks{Bytes: blockBytes, Poison: true}}
 }
 
 // hardwareClock is a host's own clock: it may run fast or slow, and never goes back.

@@ -36,6 +36,7 @@ type benchFlags struct {
 	maxInFlight int
 	young       bool
 	batch       bool
+	groups      int
 	profile     string
 	output
 }
@@ -65,6 +66,8 @@ Rows
              commands are applied in the consensus loop.
   async+batch      async under one goroutine (--batch): it hands in what fits at once (Group.SubmitMany), and takes
              the outcomes together. Clients is how many of its writes are under way.
+  async+groups     async over several groups of the same hosts (--groups), each with its share of the clients, and led
+             by the hosts in turn. There is one log for all groups of a host.
 
 Columns
   ops/s      acknowledged writes a second.     mean … max   latency as the client saw it.
@@ -116,6 +119,7 @@ func newBench(a app) *cobra.Command {
 	flags.IntVar(&f.hosts, "nodes", 3, "hosts of the cluster, all of them voters")
 	flags.StringVar(&f.pipelines, "pipelines", strings.Join(defaultPipelines(), ","), `what to measure besides bare; "bare" alone measures only that`)
 	flags.BoolVar(&f.batch, "batch", false, "measure "+bench.BatchName+", too: one goroutine that keeps as many writes under way as there are clients")
+	flags.IntVar(&f.groups, "groups", 0, "measure "+bench.GroupsName+", too: the clients spread over so many groups of the same hosts")
 	flags.StringVar(&f.durability, "durability", "group", "when an append counts: group, sync, group-delay(3ms,65536,100), unsafe-interval(3s,1048576), unsafe-os, memory; bare in its three forms is always group")
 	flags.StringVar(&f.fsyncDelay, "fsync-delay", "0", "sleep added to every fsync after the real one, to stand for a slow disk: 2ms, 500us")
 	flags.DurationVar(&f.duration, "duration", 5*time.Second, "how long each point is measured")
@@ -157,7 +161,7 @@ const quickBudget = 50 * time.Second
 // plan translates the flags; changed tells which of them the user gave. Errors are the user's.
 func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (bench.Plan, error) {
 	p := bench.Plan{
-		ValueBytes: f.valueBytes, Hosts: f.hosts, Duration: f.duration, Warmup: f.warmup, Runs: f.runs,
+		ValueBytes: f.valueBytes, Hosts: f.hosts, Groups: f.groups, Duration: f.duration, Warmup: f.warmup, Runs: f.runs,
 		Dir: f.dir, Seed: f.seed, MaxInFlight: f.maxInFlight, Young: f.young, Profile: f.profile, Targets: targets,
 	}
 	if f.quick {
@@ -182,6 +186,9 @@ func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (ben
 	if p.Pipelines, err = list("pipelines", f.pipelines, func(s string) (string, error) { return s, nil }); err != nil {
 		return p, err
 	}
+	if f.groups > 0 && !slices.Contains(p.Pipelines, bench.GroupsName) {
+		p.Pipelines = append(p.Pipelines, bench.GroupsName)
+	}
 	if f.batch && !slices.Contains(p.Pipelines, bench.BatchName) {
 		p.Pipelines = append(p.Pipelines, bench.BatchName)
 	}
@@ -198,9 +205,9 @@ func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (ben
 	return p, p.Validate()
 }
 
-// defaultPipelines is all but what --batch adds.
+// defaultPipelines is all but what --batch and --groups add.
 func defaultPipelines() []string {
-	return slices.DeleteFunc(bench.PipelineNames(), func(name string) bool { return name == bench.BatchName })
+	return slices.DeleteFunc(bench.PipelineNames(), func(name string) bool { return name == bench.BatchName || name == bench.GroupsName })
 }
 
 // quick replaces the default of a flag by a smaller value, unless the user gave the flag.

@@ -287,6 +287,23 @@ func TestATrialLastsForManyRounds(t *testing.T) {
 	}
 }
 
+// A trial of a rule that is worse by far ends early: few commands wait longer for it. One that is worse by a
+// third is tried for as long as any.
+func TestAHopelessTrialEndsEarly(t *testing.T) {
+	for worse, most := range map[time.Duration]int{
+		1200 * time.Microsecond: warmBatches + trialBatches/hopeless,
+		800 * time.Microsecond:  warmBatches + trialBatches,
+	} {
+		w, c := fixture{takes: [2]time.Duration{600 * time.Microsecond, worse}}, Choice{}
+		for c.stay == 0 || c.tried != c.chosen {
+			w.run(&c, 1)
+		}
+		if least := most * 9 / 10; w.count[1] < least || w.count[1] > most+2 {
+			t.Errorf("commands take %v instead of 600µs, and %d batches show it, want %d", worse, w.count[1], most)
+		}
+	}
+}
+
 // A line that is long at times ends each trial: the rule that is tried then is given up, and not kept without
 // a judgment.
 func TestALineThatIsLongAtTimes(t *testing.T) {

@@ -11,6 +11,9 @@ const (
 	trialRounds  = 16
 	warmBatches  = 8
 	warmRounds   = 2
+	// hopeless is which part of a trial must have passed before it may end early, 1/4, since commands take half
+	// as long again under the other rule. Fewer rounds say little: answers of one may be missing.
+	hopeless = 4
 	// minGain is by which part of the time of a command the other rule must be better to be chosen: 1/16.
 	minGain = 16
 	// minStay and maxStay are how many trials the chosen rule has before the other one gets one again. Each
@@ -51,6 +54,9 @@ type trial struct {
 	batches  int
 }
 
+// TrialLasts returns how long a trial of a Choice lasts at least, with rounds as long as this.
+func TrialLasts(round time.Duration) time.Duration { return max(trialTime, trialRounds*round) }
+
 // Next implements Rule.
 func (c *Choice) Next(s State) (v Verdict) {
 	if s.isLong() {
@@ -58,7 +64,7 @@ func (c *Choice) Next(s State) (v Verdict) {
 		return AtOnce{}.Next(s)
 	}
 	c.measure.add(s)
-	if c.measure.isEnough(s) {
+	if c.measure.has(s, 1) || c.tried != c.chosen && c.measure.has(s, hopeless) && c.measure.isAbove(c.own+c.own/2) {
 		c.end(s.Now)
 	}
 	if c.tried == 0 {
@@ -91,9 +97,13 @@ func (t *trial) add(s State) {
 	}
 }
 
-func (t *trial) isEnough(s State) bool {
-	return t.warm && t.batches >= trialBatches && s.Now-t.since >= max(trialTime, trialRounds*s.Round) && t.answered > 0
+// has reports whether a part of the trial has passed: 1/part.
+func (t *trial) has(s State, part int) bool {
+	return t.warm && t.answered > 0 && t.batches >= trialBatches/part && s.Now-t.since >= TrialLasts(s.Round)/time.Duration(part)
 }
+
+// isAbove reports whether commands take more time than this.
+func (t *trial) isAbove(took time.Duration) bool { return t.area > took*time.Duration(t.answered) }
 
 // end ends a trial, and says which rule is tried in the next one.
 func (c *Choice) end(now time.Duration) {

@@ -30,7 +30,8 @@ type Command struct {
 	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes back,
 	// and is the same on every member.
 	Time time.Duration
-	// Data is the command. The machine may keep it and must not change it. It can be empty.
+	// Data is the command. The machine may keep it, unless it is a Borrower, and must not change it. It can be
+	// empty.
 	Data []byte
 	// Objects are the sets that the command names: they are held by a quorum, and this host has them.
 	Objects []object.ID

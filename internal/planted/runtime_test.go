@@ -174,6 +174,11 @@ var runtimeBugs = []bug{
 		`		return waiting > 0, waiting == 0
 `, `		return false, waiting == 0
 `}}},
+	{name: "keep_what_is_held", what: "a worker that has waited for other groups before it sends does not send if none has come", in: "host/internal/sched", found: "TestWorkerGathersBeforeItSends", edits: []edit{{"host/internal/sched/worker.go",
+		`		w.flush() // nothing has come, or a group that waited was closed
+`, ""}}},
+	{name: "hold_what_is_urgent", what: "a vote waits for the messages of other groups", in: "host/internal/sched", found: "TestWorkerGathersBeforeItSends", edits: []edit{{"host/internal/sched/worker.go",
+		`w.unsent > 1 && !w.urgent && `, `w.unsent > 1 && `}}},
 	{name: "end_misses_the_deadline", what: "a turn that ends without the lock leaves its group due when it was due before", in: "host/internal/sched", found: "TestDeadlines", edits: []edit{{"host/internal/sched/worker.go",
 		`!again && due == w.due && waiting != 1`, `!again && waiting != 1`}}},
 	{name: "leave_does_not_hold_the_turn", what: "a group that leaves while its turn is under way is never told that the turn has ended", in: "host/internal/sched", found: "TestLeaveDuringATurn", edits: []edit{{"host/internal/sched/worker.go",

@@ -24,7 +24,7 @@ func TestLibraryIsLight(t *testing.T) {
 		for _, imported := range strings.Fields(imports) {
 			for _, h := range heavy {
 				if imported == h {
-					t.Errorf("%s imports %s, which would be in the program of every user; let the program import it (examples/promtext shows how)", dir, h)
+					t.Errorf("%s imports %s, which would be in the program of every user; let the program import it, or package ops", dir, h)
 				}
 			}
 		}

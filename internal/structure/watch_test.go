@@ -45,10 +45,10 @@ func inCode(text string, column int) (words []string) {
 	return words
 }
 
-// The table of metrics in docs/operate/watch.md has each series of examples/promtext. It names none that is
-// not there, and the alarms neither.
+// The table of metrics in docs/operate/watch.md has each series of package ops. It names none that is not
+// there, and the alarms neither.
 func TestWatchNamesEachSeries(t *testing.T) {
-	text, err := os.ReadFile("../../examples/promtext/testdata/fresh.txt")
+	text, err := os.ReadFile("../../ops/testdata/fresh.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

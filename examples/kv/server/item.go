@@ -35,8 +35,8 @@ type Totals struct {
 // MaxStateBytes bounds keys and values.
 const MaxStateBytes = 1 << 30
 
-// VersionOf returns the version that a command gives a value. An index alone would not do: several commands may
-// have one. The first of them has the index, as members know it whose program is older.
+// VersionOf returns the version that a command gives a value. An index alone would not do: several commands
+// may have one. For the first of them it is the index, as in earlier versions of this program.
 func VersionOf(index uint64, pos uint32) uint64 { return index | uint64(pos)<<48 }
 
 // Apply applies a command, which gives this version, to items, whose totals are t. An error is one of items.

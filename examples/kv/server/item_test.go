@@ -2,8 +2,8 @@ package server
 
 import "testing"
 
-// Commands that share an entry give different versions, so a change with the version of the first does not pass
-// for one with that of the second.
+// Commands that share an entry give different versions, so a change with the version of the first does not
+// pass for one with that of the second.
 func TestCommandsOfOneEntryHaveVersionsOfTheirOwn(t *testing.T) {
 	seen := map[uint64]bool{}
 	for _, index := range []uint64{1, 2, 1 << 40} {

@@ -184,16 +184,16 @@ func (s *Shard) RestsFor(ticks int64) bool {
 }
 
 // next takes the first urgent place or, after maxUrgentInARow of them, one of the others.
-func (s *Shard) next() *Place[*Seat] {
+func (s *Shard) next() (p *Place[*Seat], urgent bool) {
 	defer s.countWaiting()
 	if s.inARow < maxUrgentInARow || s.others.n == 0 {
 		if p := s.urgent.Pop(); p != nil {
 			s.inARow++
-			return p
+			return p, true
 		}
 	}
 	s.inARow = 0
-	return s.others.Pop()
+	return s.others.Pop(), false
 }
 
 // maxUrgentInARow bounds the urgent turns before one of another group. More deadlines than a processor can
@@ -217,31 +217,4 @@ func (s *Shard) Counts() (turns uint64, hung int) {
 		}
 	}
 	return s.turns, hung
-}
-
-// Gathers implements env.Gatherer: a turn for many commands costs little more than one for a single command.
-// It asks only if one group has something to do: with several, one gathers while another runs.
-func (s *Shard) Gathers() bool {
-	t := s.Gatherer()
-	return t != nil && t.Gathers()
-}
-
-// Gathered implements env.Gatherer.
-func (s *Shard) Gathered(took time.Duration) {
-	s.mu.Lock()
-	p := s.others.first
-	s.mu.Unlock()
-	if p != nil {
-		p.Owner.turner.Gathered(took)
-	}
-}
-
-// Gatherer returns the group that may gather, or nil.
-func (s *Shard) Gatherer() Turner {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.urgent.n > 0 || s.others.n != 1 {
-		return nil
-	}
-	return s.others.first.Owner.turner
 }

@@ -279,6 +279,56 @@ func TestOutboxIsFlushed(t *testing.T) {
 	}
 }
 
+// A worker that has done turns of several groups lets other goroutines run before it sends. What they bring
+// is sent together with it. It does not wait a second time, nor for a group alone, nor with what is urgent,
+// nor after a wait that took long.
+func TestWorkerGathersBeforeItSends(t *testing.T) {
+	b := newBench(t, 4)
+	w, groups := b.workers[0], b.groups
+	step := func(gathers, more bool, flushes int) {
+		t.Helper()
+		before := b.flushed
+		if got := w.RunOnce(); got != more || w.Gathers() != gathers || b.flushed-before != flushes {
+			t.Errorf("more %t, gathers %t, %d flushes; want %t, %t, %d", got, w.Gathers(), b.flushed-before, more, gathers, flushes)
+		}
+	}
+	groups[0].seat.Wake()
+	step(false, false, 1) // alone
+	wake := func() {
+		groups[0].seat.Wake()
+		groups[1].seat.Wake()
+	}
+	wake()
+	step(false, true, 0)
+	step(true, true, 0)
+	w.Gathered(0)
+	groups[2].seat.Wake()
+	step(true, true, 0) // with the messages of the third
+	w.Gathered(0)
+	step(false, false, 1) // nothing came
+	wake()
+	groups[2].seat.WakeUrgently()
+	step(false, true, 0)
+	step(false, true, 0)
+	step(false, false, 1) // one was urgent
+	wake()
+	step(false, true, 0)
+	step(true, true, 0)
+	w.Gathered(time.Second)
+	step(false, false, 1)
+	wake()
+	step(false, true, 0)
+	step(false, false, 1) // the process is busy
+	b.now += time.Minute
+	wake()
+	step(false, true, 0)
+	step(true, true, 0)
+	before := b.flushed
+	if w.Stop(); b.flushed != before+1 {
+		t.Error("a worker that stops drops what it holds")
+	}
+}
+
 // Many groups are woken with one wake of their shard, in their order, and the list can be reused.
 func TestWoken(t *testing.T) {
 	a, b := newBench(t, 3), newBench(t, 3)

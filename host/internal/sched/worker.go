@@ -6,7 +6,6 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/internal/turn"
-	"github.com/millrace/millrace/internal/lock"
 )
 
 // A turn must not wait, but a state machine that is declared NonBlocking may break its promise. Then the
@@ -33,6 +32,11 @@ type Worker struct {
 	due    int64  // the tick at which the wheel had the group when its turn began; 0: it must be set
 	outbox Outbox // what they send while other groups wait
 	unsent int    // turns whose messages may be in it
+	urgent bool   // one of them was urgent
+	holds  bool   // no group waits, and the next RunOnce sends if none has come
+	goesOn bool   // the last RunOnce was not the end of a run
+
+	gathering Gathering // before it sends
 }
 
 // The phases of a turn.
@@ -45,8 +49,9 @@ const (
 // RunOnce implements env.Worker: one turn of one group.
 func (w *Worker) RunOnce() (more bool) {
 	seat, at, crowded := w.Begin()
+	w.holds, w.goesOn = false, false
 	if seat == nil {
-		w.flush() // a group that waited was closed
+		w.flush() // nothing has come, or a group that waited was closed
 		return false
 	}
 	returned := false
@@ -62,14 +67,26 @@ func (w *Worker) RunOnce() (more bool) {
 	again, due := seat.turner.Turn(at, crowded, w.outbox)
 	returned = true
 	more, alone := w.End(seat, again, due)
-	if w.unsent++; alone || w.unsent >= maxUnsentTurns {
+	w.unsent++
+	switch {
+	case w.unsent < maxUnsentTurns && alone && !more && w.mayHold():
+		w.holds, more = true, true
+	case w.unsent >= maxUnsentTurns || alone:
 		w.flush()
 	}
+	w.goesOn = more
 	return more
 }
 
+// mayHold reports whether the messages of the last turns may wait until the goroutines that are ready have
+// run. These often bring something for other groups, whose messages then share the frames. The messages of a
+// group alone never wait, nor do those of elections and deadlines.
+func (w *Worker) mayHold() bool {
+	return w.unsent > 1 && !w.urgent && w.gathering.Begins(0)
+}
+
 func (w *Worker) flush() {
-	w.unsent = 0
+	w.unsent, w.urgent = 0, false
 	w.outbox.Flush()
 }
 
@@ -88,10 +105,11 @@ func (w *Worker) Begin() (seat *Seat, at Time, crowded bool) {
 	if w.retired {
 		return nil, Time{}, false
 	}
-	p := s.next()
+	p, urgent := s.next()
 	if p == nil {
 		return nil, Time{}, false
 	}
+	w.urgent = w.urgent || urgent
 	s.turns++
 	seat = p.Owner
 	w.turn, w.since, w.due = seat, s.settings.Now(), 0
@@ -154,52 +172,73 @@ func (w *Worker) End(seat *Seat, again bool, due int64) (more, alone bool) {
 	return more && !retired, alone || retired
 }
 
-// Gathers implements env.Gatherer. A worker that was replaced is woken once more, to be stopped.
+// Gathers implements env.Gatherer: before a worker sends, and before the first turn of a run. A turn for many
+// commands costs little more than one for a single command. It asks only if one group has something to do:
+// with several, one gathers while another runs.
 func (w *Worker) Gathers() bool {
+	if w.holds || w.goesOn {
+		return w.holds
+	}
+	t := w.Gatherer()
+	return t != nil && t.Gathers()
+}
+
+// Gathered implements env.Gatherer.
+func (w *Worker) Gathered(took time.Duration) {
+	if w.holds {
+		w.gathering.Ends(took, int(w.waiting.Load()))
+		return
+	}
 	w.mu.Lock()
-	retired := w.retired
+	p := w.others.first
 	w.mu.Unlock()
-	return !retired && w.Shard.Gathers()
+	if p != nil {
+		p.Owner.turner.Gathered(took)
+	}
+}
+
+// Gatherer returns the group that may gather, or nil. A worker that was replaced is woken once more, to be
+// stopped. It takes no lock if several groups wait, or none.
+func (w *Worker) Gatherer() Turner {
+	s := w.Shard
+	if s.waiting.Load() != 1 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.retired || s.urgent.n > 0 || s.others.n != 1 {
+		return nil
+	}
+	return s.others.first.Owner.turner
 }
 
 // relay is the task of the worker that runs the turns of a shard at present.
-type relay struct {
-	mu   lock.Mutex
-	task env.Task
+type relay struct{ task atomic.Pointer[env.Task] }
+
+func newRelay(task env.Task) *relay {
+	r := &relay{}
+	r.replace(task)
+	return r
 }
 
 // Wake implements env.Task.
-func (r *relay) Wake() {
-	r.mu.Lock()
-	task := r.task
-	r.mu.Unlock()
-	task.Wake()
-}
+func (r *relay) Wake() { (*r.task.Load()).Wake() }
 
 // Stop implements env.Task.
-func (r *relay) Stop() {
-	r.mu.Lock()
-	task := r.task
-	r.mu.Unlock()
-	task.Stop()
-}
+func (r *relay) Stop() { (*r.task.Load()).Stop() }
 
-func (r *relay) replace(task env.Task) {
-	r.mu.Lock()
-	r.task = task
-	r.mu.Unlock()
-}
+func (r *relay) replace(task env.Task) { r.task.Store(&task) }
 
 // Start schedules the first worker of the shard.
 func (s *Shard) Start(schedule func(env.Worker) env.Task) {
 	s.schedule = schedule
 	s.worker = s.newWorker()
 	s.worker.task = schedule(s.worker)
-	s.task = &relay{task: s.worker.task}
+	s.task = newRelay(s.worker.task)
 }
 
 func (s *Shard) newWorker() *Worker {
-	return &Worker{Shard: s, outbox: s.settings.Outbox()}
+	return &Worker{Shard: s, outbox: s.settings.Outbox(), gathering: Gathering{Now: s.settings.Now}}
 }
 
 // TakeOver replaces the worker if its turn hangs. It returns the group that is left behind, or nil, and for
@@ -258,8 +297,11 @@ func (w *Worker) Turn() Turner {
 	return nil
 }
 
-// Stop stops the worker when its turn has returned.
-func (w *Worker) Stop() { w.task.Stop() }
+// Stop stops the worker when its turn has returned, and sends what it holds.
+func (w *Worker) Stop() {
+	w.task.Stop()
+	w.flush()
+}
 
 // Workers returns the workers that have not been stopped, for the end of the host.
 func (s *Shard) Workers() []*Worker {

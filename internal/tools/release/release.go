@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -15,10 +16,12 @@ import (
 )
 
 const (
-	library  = "github.com/millrace/millrace"
-	programs = "cmd"                         // directory of the module of the programs
-	others   = "tests/compare/others/go.mod" // a module that requires the library through the programs
+	library = "github.com/millrace/millrace"
+	others  = "tests/compare/others/go.mod" // a module that requires the library through the programs
 )
+
+// nested are the directories of the modules that are released with the library: programs, and package ops.
+var nested = []string{"cmd", "ops"}
 
 // release is one run of the command.
 type release struct {
@@ -44,7 +47,7 @@ func (r *release) run(dir string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(r.out, "release %s of %s: tags %s and %s\n", r.version, r.root, r.version, r.programsTag())
+	fmt.Fprintf(r.out, "release %s of %s: tags %s\n", r.version, r.root, strings.Join(r.tags(), " "))
 	for _, f := range files {
 		fmt.Fprintf(r.out, "  %s\n", f.path)
 	}
@@ -56,13 +59,20 @@ func (r *release) run(dir string) error {
 		return err
 	}
 	if !r.push {
-		fmt.Fprintf(r.out, "done, and nothing was pushed. To publish:\n  git push --atomic origin HEAD %s %s\n", r.version, r.programsTag())
+		fmt.Fprintf(r.out, "done, and nothing was pushed. To publish:\n  git push --atomic origin HEAD %s\n", strings.Join(r.tags(), " "))
 		return nil
 	}
 	return r.publish()
 }
 
-func (r *release) programsTag() string { return programs + "/" + r.version }
+// tags are those of the version, of the library first.
+func (r *release) tags() []string {
+	tags := []string{r.version}
+	for _, dir := range nested {
+		tags = append(tags, dir+"/"+r.version)
+	}
+	return tags
+}
 
 // check returns the first reason not to release.
 func (r *release) check() error {
@@ -83,12 +93,16 @@ func (r *release) check() error {
 	if _, err := git(r.root, "symbolic-ref", "--quiet", "HEAD"); err != nil {
 		return errors.New("HEAD is on no branch; check one out, so that the commits of the release are not lost")
 	}
-	tags, err := git(r.root, "tag", "--list", "v*", programs+"/v*")
+	patterns := []string{"tag", "--list", "v*"}
+	for _, dir := range nested {
+		patterns = append(patterns, dir+"/v*")
+	}
+	tags, err := git(r.root, patterns...)
 	if err != nil {
 		return err
 	}
 	for tag := range strings.FieldsSeq(tags) {
-		if last := strings.TrimPrefix(tag, programs+"/"); semver.IsValid(last) && semver.Compare(v, last) <= 0 {
+		if last := path.Base(tag); semver.IsValid(last) && semver.Compare(v, last) <= 0 {
 			return fmt.Errorf("%s is not above the tag %s", v, tag)
 		}
 	}
@@ -103,22 +117,30 @@ type file struct {
 
 // plan returns the files that the release changes.
 func (r *release) plan() ([]file, error) {
-	goMod, err := r.programsModule()
+	archive, goMod, err := r.librarySums()
 	if err != nil {
 		return nil, err
 	}
-	goSum, err := r.programsSums()
-	if err != nil {
-		return nil, err
+	var files []file
+	for _, dir := range nested {
+		module, err := r.nestedModule(dir)
+		if err != nil {
+			return nil, err
+		}
+		sums, err := r.nestedSums(dir, archive, goMod)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, module, sums)
 	}
-	files := []file{goMod, goSum}
 	compared, err := r.edit(filepath.Join(r.root, others), func(m *modfile.File) error { return m.AddRequire(library, r.version) })
 	return append(files, compared), err
 }
 
-// programsModule is cmd/go.mod with the library at the released version, and without a replace.
-func (r *release) programsModule() (file, error) {
-	return r.edit(filepath.Join(r.root, programs, "go.mod"), func(m *modfile.File) error {
+// nestedModule is the go.mod of a nested module, with the library at the released version, and without a
+// replace.
+func (r *release) nestedModule(dir string) (file, error) {
+	return r.edit(filepath.Join(r.root, dir, "go.mod"), func(m *modfile.File) error {
 		for _, old := range m.Replace {
 			if old.Old.Path != library {
 				return fmt.Errorf("it replaces %s; only the replace of %s may be dropped", old.Old.Path, library)
@@ -171,11 +193,11 @@ func (r *release) commitAndTag(files []file) (err error) {
 		}
 		paths = append(paths, f.path)
 	}
-	message := "release: " + r.version + "\n\nThe programs require the library at this version instead of the one beside them, so that they can be installed."
+	message := "release: " + r.version + "\n\nThe programs and package ops require the library at this version instead of the one beside them, so that they can be installed."
 	if _, err := git(r.root, append([]string{"commit", "--quiet", "-m", message, "--"}, paths...)...); err != nil {
 		return err
 	}
-	for _, tag := range []string{r.version, r.programsTag()} {
+	for _, tag := range r.tags() {
 		if _, err := git(r.root, "tag", "--annotate", "-m", "Millrace "+r.version, tag); err != nil {
 			return err
 		}
@@ -184,7 +206,7 @@ func (r *release) commitAndTag(files []file) (err error) {
 	if _, err := git(r.root, append([]string{"checkout", "--quiet", before, "--"}, paths...)...); err != nil {
 		return err
 	}
-	message = "release: the programs use the library of the tree again\n\nThe tags of " + r.version + " name the commit before this one."
+	message = "release: programs and package ops use the library of the tree again\n\nThe tags of " + r.version + " name the commit before this one."
 	_, err = git(r.root, "commit", "--quiet", "-m", message)
 	return err
 }
@@ -213,10 +235,10 @@ func (r *release) publish() error {
 	if err != nil || remote == "" {
 		remote = "origin"
 	}
-	if _, err := git(r.root, "push", "--atomic", remote, branch, r.version, r.programsTag()); err != nil {
+	if _, err := git(r.root, append([]string{"push", "--atomic", remote, branch}, r.tags()...)...); err != nil {
 		return fmt.Errorf("the commits and tags are made, and the push failed: %w", err)
 	}
-	fmt.Fprintf(r.out, "pushed %s, %s and %s to %s\n", branch, r.version, r.programsTag(), remote)
+	fmt.Fprintf(r.out, "pushed %s and %s to %s\n", branch, strings.Join(r.tags(), " "), remote)
 	return nil
 }
 

@@ -23,6 +23,8 @@ func repository(t *testing.T) string {
 		"LICENSE":    "free\n",
 		"cmd/go.mod": "module " + library + "/cmd\n\ngo 1.26.0\n\nrequire " + library + " v0.0.0\n\n// Between releases.\nreplace " + library + " => ../\n",
 		"cmd/go.sum": "example.com/a v1.0.0/go.mod h1:a=\ngolang.org/x/b v1.0.0/go.mod h1:b=\n",
+		"ops/go.mod": "module " + library + "/ops\n\ngo 1.26.0\n\nrequire " + library + " v0.0.0\n\n// Between releases.\nreplace " + library + " => ../\n",
+		"ops/go.sum": "example.com/a v1.0.0/go.mod h1:a=\n",
 		"tests/compare/others/go.mod": "module " + library + "/tests/compare/others\n\ngo 1.26.0\n\nrequire " + library + " v0.0.0 // indirect\n\n" +
 			"replace " + library + " => ../../../\n",
 	} {
@@ -91,13 +93,18 @@ func TestReleaseTagsAndPutsTheReplaceBack(t *testing.T) {
 		t.Errorf("not clean: %s", status)
 	}
 	released := must(t, dir, "git", "rev-parse", "HEAD~1")
-	for _, tag := range []string{"v0.1.0", "cmd/v0.1.0"} {
+	for _, tag := range []string{"v0.1.0", "cmd/v0.1.0", "ops/v0.1.0"} {
 		if have := must(t, dir, "git", "rev-parse", tag+"^{commit}"); have != released {
 			t.Errorf("tag %s is %s, want %s", tag, have, released)
 		}
 	}
-	if mod := must(t, dir, "git", "show", "v0.1.0:cmd/go.mod"); strings.Contains(mod, "replace") || strings.Contains(mod, "Between") || !strings.Contains(mod, "require "+library+" v0.1.0") {
-		t.Errorf("cmd/go.mod:\n%s", mod)
+	for _, name := range []string{"cmd", "ops"} {
+		if mod := must(t, dir, "git", "show", "v0.1.0:"+name+"/go.mod"); strings.Contains(mod, "replace") || strings.Contains(mod, "Between") || !strings.Contains(mod, "require "+library+" v0.1.0") {
+			t.Errorf("%s/go.mod:\n%s", name, mod)
+		}
+	}
+	if sum := must(t, dir, "git", "show", "ops/v0.1.0:ops/go.sum"); strings.Count(sum, library+" v0.1.0") != 2 {
+		t.Errorf("ops/go.sum:\n%s", sum)
 	}
 	sum := must(t, dir, "git", "show", "v0.1.0:cmd/go.sum")
 	if lines := strings.Split(sum, "\n"); len(lines) != 4 || !strings.HasPrefix(lines[1], library+" v0.1.0 h1:") || !strings.HasPrefix(lines[2], library+" v0.1.0/go.mod h1:") {
@@ -118,13 +125,13 @@ func TestReleasePushesWhenAsked(t *testing.T) {
 	dir, remote := repository(t), t.TempDir()
 	must(t, remote, "git", "init", "--quiet", "--bare")
 	must(t, dir, "git", "remote", "add", "origin", remote)
-	if status, stdout, stderr := releaseIn(t, dir, "--push", "v1.0.0"); status != 0 || !strings.Contains(stdout, "pushed main, v1.0.0 and cmd/v1.0.0 to origin") {
+	if status, stdout, stderr := releaseIn(t, dir, "--push", "v1.0.0"); status != 0 || !strings.Contains(stdout, "pushed main and v1.0.0 cmd/v1.0.0 ops/v1.0.0 to origin") {
 		t.Fatalf("status %d, %q, %q", status, stdout, stderr)
 	}
 	if have, want := must(t, remote, "git", "rev-parse", "main"), must(t, dir, "git", "rev-parse", "HEAD"); have != want {
 		t.Errorf("the remote has %s, want %s", have, want)
 	}
-	if tags := must(t, remote, "git", "tag"); tags != "cmd/v1.0.0\nv1.0.0" {
+	if tags := must(t, remote, "git", "tag"); tags != "cmd/v1.0.0\nops/v1.0.0\nv1.0.0" {
 		t.Errorf("tags of the remote: %q", tags)
 	}
 }

@@ -14,17 +14,13 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// programsSums is cmd/go.sum with the checksums of the library at the released version.
+// nestedSums is the go.sum of a nested module with the checksums of the library at the released version.
 //
 // They are computed from HEAD, before the tag exists. That is possible because a module's archive leaves out
 // nested modules: nothing that the release changes is part of the library.
-func (r *release) programsSums() (file, error) {
-	path := filepath.Join(programs, "go.sum")
+func (r *release) nestedSums(dir, archive, goMod string) (file, error) {
+	path := filepath.Join(dir, "go.sum")
 	text, err := os.ReadFile(filepath.Join(r.root, path))
-	if err != nil {
-		return file{}, err
-	}
-	archive, goMod, err := r.librarySums()
 	if err != nil {
 		return file{}, err
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab/report"
+	held "github.com/millrace/millrace/host/batches"
 	"github.com/millrace/millrace/sim"
 )
 
@@ -29,6 +30,7 @@ type Plan struct {
 	Shares     []int           // of the open loops, in percent of the best rate of the closed loop with most clients
 	ValueBytes int
 	RunUp      int // writes of each client, or of a hundred, before the measured ones, under every rule
+	Learn      int // writes before the measured ones, at most, of the rule that tries others: it gets learnTrials trials
 	Ops        int // writes that are measured at least, at each point; with many clients more
 	Runs       int // with a seed of its own each; a row is the run with the median p99
 	Processors int // of a host
@@ -41,13 +43,14 @@ func Full() Plan {
 	const us, ms = time.Microsecond, time.Millisecond
 	return Plan{
 		Delays: []time.Duration{50 * us, 500 * us, 20 * ms, 50 * ms}, Syncs: []time.Duration{100 * us, 250 * us, ms, 5 * ms, 10 * ms, 30 * ms},
-		Clients: []int{1, 16, 100, 1000}, Shares: []int{50, 90}, ValueBytes: 1024, RunUp: runUp, Ops: 600, Runs: 1, Processors: 2, CostFactor: 100, Seed: 1,
+		Clients: []int{1, 16, 100, 1000}, Shares: []int{50, 90}, ValueBytes: 1024, RunUp: runUp, Learn: 400_000, Ops: 600, Runs: 1, Processors: 2, CostFactor: 100, Seed: 1,
 	}
 }
 
 // Coarse is a quarter of its networks and disks, under all loads.
 func Coarse() Plan {
 	p := Full()
+	p.Learn = 200_000
 	p.Delays, p.Syncs = []time.Duration{50 * time.Microsecond, 20 * time.Millisecond}, []time.Duration{250 * time.Microsecond, 5 * time.Millisecond, 30 * time.Millisecond}
 	return p
 }
@@ -185,6 +188,9 @@ func (l Load) String() string {
 // cell measures all rules under one load.
 func (p Plan) cell(ctx context.Context, at place, load Load) (rows []Row, err error) {
 	for _, c := range contenders {
+		if c.name == today {
+			p.RunUp = max(p.RunUp, p.learn(rows[0])/max(load.Clients, 100))
+		}
 		row, err := p.row(ctx, at, load, c)
 		if err != nil {
 			return nil, fmt.Errorf("%v, %v, %s: %w", at, load, c.name, err)
@@ -232,6 +238,17 @@ const opsPerClient = 6
 // runUp is RunUp of the grid: a host that tries rules has found the better one then, or is in its first
 // trials.
 const runUp = 50
+
+// learnTrials is how many trials a host has that tries rules, before the measured writes, if Plan.Learn does
+// not bound them. The other rule had two of them, and the next one comes after 32.
+const learnTrials = 32
+
+// learn returns how many writes come in learnTrials trials. The row of the first rule says how fast they
+// come, and how long a round is.
+func (p Plan) learn(first Row) int {
+	trial := held.TrialLasts(time.Duration(first.MeanUs * float64(time.Microsecond)))
+	return min(int(first.OpsPerSec*trial.Seconds()*learnTrials), p.Learn)
+}
 
 // openRounds is how many rounds of network and disk a measurement of the open loop lasts at least.
 const openRounds = 30

@@ -15,6 +15,8 @@ type Standing struct {
 	Sum   float64 // of its ratios
 	Cells int     // in how many it was measured
 	Worst float64 // of its ratios
+	// Time is its mean latency by the best of the cell, the geometric mean over the cells.
+	Time float64
 	// WorstAt is the row of that one.
 	WorstAt Row
 	// Best is its least p99 in relation to that of the winner in the same cell, and BestAt the row of that.
@@ -46,22 +48,22 @@ func (r Row) cell() cellOf { return cellOf{r.DelayUs, r.SyncUs, r.Clients, r.Sha
 
 // rank sets the ratios of the rows, and the standings, the winner first.
 func (r *Report) rank() {
-	best := map[cellOf]float64{}
+	best, bestMean := map[cellOf]float64{}, map[cellOf]float64{}
 	for _, row := range r.Rows {
-		if b, ok := best[row.cell()]; !ok || row.P99Us < b {
-			best[row.cell()] = row.P99Us
-		}
+		lower(best, row.cell(), row.P99Us)
+		lower(bestMean, row.cell(), row.MeanUs)
 	}
 	var names []string
-	by := map[string]*Standing{}
+	by, times := map[string]*Standing{}, map[string]*means{}
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		row.Ratio = row.P99Us / best[row.cell()]
+		row.Ratio, row.MeanRatio = row.P99Us/best[row.cell()], row.MeanUs/bestMean[row.cell()]
 		s := by[row.Rule]
 		if s == nil {
 			s = &Standing{Rule: row.Rule}
-			by[row.Rule], names = s, append(names, row.Rule)
+			by[row.Rule], times[row.Rule], names = s, new(means), append(names, row.Rule)
 		}
+		times[row.Rule].add(row.MeanRatio)
 		s.Sum += row.Ratio
 		if s.Cells++; row.Ratio > s.Worst {
 			s.Worst, s.WorstAt = row.Ratio, *row
@@ -69,11 +71,19 @@ func (r *Report) rank() {
 	}
 	r.Standings = nil
 	for _, name := range names {
+		by[name].Time = times[name].geometric()
 		r.Standings = append(r.Standings, *by[name])
 	}
 	slices.SortStableFunc(r.Standings, func(a, b Standing) int { return cmp.Compare(a.Sum, b.Sum) })
 	if len(r.Standings) > 0 {
 		r.compareWithWinner()
+	}
+}
+
+// lower makes the figure of a cell the lower one.
+func lower(figures map[cellOf]float64, cell cellOf, figure float64) {
+	if least, ok := figures[cell]; !ok || figure < least {
+		figures[cell] = figure
 	}
 }
 

@@ -29,6 +29,7 @@ type Row struct {
 	CPUUsPerOp float64
 	Held       uint64  // batches that were held back while commands waited for them
 	Ratio      float64 // of the p99 to the best of the cell
+	MeanRatio  float64 // of the mean to the best of the cell
 }
 
 func newRow(at place, load Load, rule string, r sim.BatchResult) Row {
@@ -91,9 +92,9 @@ func (r *Report) writeConditions(b *strings.Builder) {
 }
 
 func (r *Report) writeStandings(tw *tabwriter.Writer) {
-	fmt.Fprintln(tw, padded("rule")+"\tsum\tmean\tworst\tahead\tbehind\tops/s\tCPU\t")
+	fmt.Fprintln(tw, padded("rule")+"\tsum\tmean\tworst\ttime\tahead\tbehind\tops/s\tCPU\t")
 	for _, s := range r.Standings {
-		fmt.Fprintf(tw, "%s\t%.1f\t%.3f\t%.2f\t%d\t%d\t%.2f\t%.2f\t  worst at %s\n", padded(s.Rule), s.Sum, s.Mean(), s.Worst, s.Ahead, s.Behind, s.Rate, s.CPU, s.WorstAt.where())
+		fmt.Fprintf(tw, "%s\t%.1f\t%.3f\t%.2f\t%.3f\t%d\t%d\t%.2f\t%.2f\t  worst at %s\n", padded(s.Rule), s.Sum, s.Mean(), s.Worst, s.Time, s.Ahead, s.Behind, s.Rate, s.CPU, s.WorstAt.where())
 	}
 }
 
@@ -155,6 +156,7 @@ func (r *Report) writeExplanation(b *strings.Builder) { b.WriteString(explanatio
 
 const explanation = `
 sum      of the ratios: p99 ÷ the best p99 of the cell (one network, disk and load). The least sum wins.
+time     the mean latency ÷ the best one of the cell: the geometric mean over the cells.
 ahead    cells in which the rule's p99 is less than the winner's by 5 % or more; behind: more by as much.
 ops/s    throughput ÷ the winner's, and CPU: processor time for each write ÷ the winner's; both are the
          geometric mean over the closed loops.

@@ -24,9 +24,9 @@ func TestBatchesFollowTheLeader(t *testing.T) {
 		}
 	}()
 	c := target.(*cluster)
-	leads, ledger := c.leader.at.Load(), &load.Ledger{}
+	leads, ledger := c.leaders[0].at.Load(), &load.Ledger{}
 	for length := range labtest.Lengths(20 * time.Millisecond) {
-		c.leader.Set(int(leads+1) % 3)
+		c.leaders[0].Set(int(leads+1) % 3)
 		w := load.Window{Source: load.NewSource(64, 1), Length: length, Generator: load.Batched{Outstanding: 20}, Observer: report.Silence{}, Ledger: ledger}
 		o, err := w.Run(context.Background(), target)
 		if err != nil || o.Failed > 0 {
@@ -36,7 +36,7 @@ func TestBatchesFollowTheLeader(t *testing.T) {
 			break
 		}
 	}
-	if at := c.leader.at.Load(); at != leads {
+	if at := c.leaders[0].at.Load(); at != leads {
 		t.Errorf("values go to host %d, and host %d leads", at+1, leads+1)
 	}
 }

@@ -62,6 +62,7 @@ func (r *Report) writeBudgets(b *strings.Builder) {
 		return
 	}
 	_ = tw.Flush() // into memory
+	r.writeSharing(b)
 	bareRound, bareCommand, ok := fit(byName[BareName])
 	if !ok {
 		return
@@ -72,4 +73,31 @@ func (r *Report) writeBudgets(b *strings.Builder) {
 			fmt.Fprintf(b, "  %-34s R %.0f µs, k %.1f µs; ÷ bare's %.2f, %.2f\n", name, perRound, perCommand, report.Ratio(perRound, bareRound), report.Ratio(perCommand, bareCommand))
 		}
 	}
+}
+
+// writeSharing writes how well commands share what a round does: writes of the logs, frames, turns, and the
+// bytes of headers beside the values. A host that gathers its groups has as many of the first two with many
+// groups as with one.
+func (r *Report) writeSharing(b *strings.Builder) {
+	tw := report.NewColumns(b)
+	fmt.Fprintf(tw, "\n%-36s\tlog writes\tframes\tturns\tlocks\tlog B\tsent B\theap live\tgoal\t\n", "a round; a command, or its headers")
+	some := false
+	for _, row := range r.Rows {
+		if isLimit(row) || row.Ops == 0 || row.TurnsPerOp == 0 {
+			continue
+		}
+		some = true
+		x := commandsInARound(row)
+		fmt.Fprintf(tw, "  %-34s", strings.TrimSpace(rowName(row))+", "+groupName(row))
+		for _, perOp := range []float64{row.AppendsPerOp, row.FramesPerOp, row.TurnsPerOp, row.LocksPerOp} {
+			fmt.Fprintf(tw, "\t%.1f; %.3f", perOp*x, perOp)
+		}
+		fmt.Fprintf(tw, "\t%.1f\t%.1f", row.LogBytesPerOp/float64(row.Hosts)-float64(row.ValueBytes), row.SentBytesPerOp/float64(max(row.Hosts-1, 1))-float64(row.ValueBytes))
+		fmt.Fprintf(tw, "\t%.0f MB\t%.0f MB\t\n", float64(row.HeapLiveBytes)/1e6, float64(row.HeapGoalBytes)/1e6)
+	}
+	if !some {
+		return
+	}
+	_ = tw.Flush() // into memory
+	b.WriteString("log B and sent B: for each copy of a command, beyond its value. Locks are counted with the build tag countlocks.\n")
 }

@@ -41,3 +41,20 @@ func TestBudgets(t *testing.T) {
 		}
 	}
 }
+
+// What commands share is written for the rows that count it: writes, frames and turns of a round, bytes of
+// headers, and the heap.
+func TestSharing(t *testing.T) {
+	row := report.Result{
+		Pipeline: GroupsName, Hosts: 3, Clients: 1000, ValueBytes: 32, Ops: 100, FsyncsPerOp: 3.0 / 400, AppendsPerOp: 0.0075, FramesPerOp: 0.1,
+		TurnsPerOp: 0.4, LogBytesPerOp: 240, SentBytesPerOp: 94, HeapLiveBytes: 70e6, HeapGoalBytes: 140e6,
+	}
+	r := Report{Rows: append(rowsOf(BareName, 200, 4), row)}
+	var b strings.Builder
+	r.writeBudgets(&b)
+	for _, want := range []string{"async+groups, 1,000 clients", "3.0; 0.007", "40.0; 0.100", "160.0; 0.400", "48.0", "15.0", "70 MB", "140 MB"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}

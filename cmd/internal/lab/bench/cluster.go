@@ -18,28 +18,32 @@ import (
 )
 
 // cluster is a real cluster as a load.Target: hosts in this process, on loopback TCP, each with its own
-// directory on the disk, each applying to a Machine.
+// directory on the disk, each applying to a Machine for each group. A client writes to one of the groups.
 type cluster struct {
 	hosts    []*host.Host
-	groups   []*host.Group // one of each host
-	machines []*load.Machine
-	leader   Leader
+	groups   [][]*host.Group   // by group and host
+	machines [][]*load.Machine // the same
+	leaders  []Leader          // by group
 }
 
 // ClusterUnder returns a function that opens a cluster under the pipeline p.
 func ClusterUnder(p pipeline.Pipeline) load.OpenFunc {
 	return func(ctx context.Context, s load.Setup) (load.Target, error) {
-		return openCluster(ctx, s, p, host.GroupConfig{ID: 1})
+		return openCluster(ctx, s, p, host.GroupConfig{}, 1)
 	}
 }
 
 func openInline(ctx context.Context, s load.Setup) (load.Target, error) {
-	return openCluster(ctx, s, pipeline.Async{}, host.GroupConfig{ID: 1, NonBlocking: true})
+	return openCluster(ctx, s, pipeline.Async{}, host.GroupConfig{NonBlocking: true}, 1)
 }
 
-func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config host.GroupConfig) (_ load.Target, err error) {
+func openGroups(ctx context.Context, s load.Setup) (load.Target, error) {
+	return openCluster(ctx, s, pipeline.Async{}, host.GroupConfig{}, s.Groups)
+}
+
+func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config host.GroupConfig, groups int) (_ load.Target, err error) {
 	quiet := slog.New(slog.DiscardHandler)
-	c := &cluster{}
+	c := &cluster{groups: make([][]*host.Group, groups), machines: make([][]*load.Machine, groups), leaders: make([]Leader, groups)}
 	disk, err := preparedDisk(ctx, s)
 	if err != nil {
 		return nil, err
@@ -61,7 +65,6 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config 
 		if i == 0 {
 			delay += s.LeaderDelay
 		}
-		m := &load.Machine{}
 		t := idle[0]
 		idle = idle[1:]
 		h, err := host.Open(ctx, host.Config{
@@ -75,15 +78,26 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config 
 		if err != nil {
 			return nil, err // Open has closed t
 		}
-		c.hosts, c.machines = append(c.hosts, h), append(c.machines, m)
-		g, err := h.OpenGroup(ctx, config, machineAdapter{m})
-		if err != nil {
-			return nil, err
+		c.hosts = append(c.hosts, h)
+		for of := range c.groups {
+			m := &load.Machine{Share: c.share(of)}
+			config.ID = uint64(of + 1)
+			g, err := h.OpenGroup(ctx, config, machineAdapter{m})
+			if err != nil {
+				return nil, err
+			}
+			c.groups[of], c.machines[of] = append(c.groups[of], g), append(c.machines[of], m)
 		}
-		c.groups = append(c.groups, g)
 	}
-	c.groups[0].Campaign()
-	return c, c.awaitLeader(ctx)
+	for of, members := range c.groups {
+		members[of%s.Hosts].Campaign() // the first group is led by the first host
+	}
+	return c, c.awaitLeaders(ctx)
+}
+
+// share returns the clients that write to a group.
+func (c *cluster) share(group int) load.Share {
+	return load.Share{Every: uint32(len(c.groups)), First: uint32(group)}
 }
 
 // preparedDisk returns the disk of each host, which takes its segments from a stock of written files. The
@@ -131,6 +145,9 @@ func Listen(hosts int) (transports []*tcp.Transport, peers map[uint64]string, er
 // machineAdapter is a Machine as host.StateMachine.
 type machineAdapter struct{ m *load.Machine }
 
+// BorrowsData implements statemachine.Borrower.
+func (machineAdapter) BorrowsData() bool { return true }
+
 // Apply implements host.StateMachine.
 func (a machineAdapter) Apply(entries []statemachine.Entry) error {
 	for i := range entries {
@@ -159,34 +176,44 @@ func until(ctx context.Context, what string, done func() (bool, error)) error {
 	}
 }
 
-// awaitLeader returns when one host leads and all follow it.
-func (c *cluster) awaitLeader(ctx context.Context) error {
-	return until(ctx, "waiting for the cluster to elect a leader", func() (bool, error) {
-		leader := c.groups[0].Status().Leader
-		for _, g := range c.groups {
-			if err := g.Err(); err != nil {
-				return false, err
+// awaitLeaders returns when each group has a leader, which all of its members follow.
+func (c *cluster) awaitLeaders(ctx context.Context) error {
+	for of, members := range c.groups {
+		err := until(ctx, "waiting for the cluster to elect a leader", func() (bool, error) {
+			leader := members[0].Status().Leader
+			for _, g := range members {
+				if err := g.Err(); err != nil {
+					return false, err
+				}
+				if s := g.Status(); s.Leader != leader || s.Committed == 0 {
+					return false, nil
+				}
 			}
-			if s := g.Status(); s.Leader != leader || s.Committed == 0 {
+			if leader == 0 {
 				return false, nil
 			}
+			c.leaders[of].Set(int(leader - 1))
+			return true, nil
+		})
+		if err != nil {
+			return err
 		}
-		if leader == 0 {
-			return false, nil
-		}
-		c.leader.Set(int(leader - 1))
-		return true, nil
-	})
+	}
+	return nil
 }
 
 // Propose implements load.Target.
 func (c *cluster) Propose(ctx context.Context, value []byte) error {
-	return c.leader.Propose(ctx, func(host int) *host.Group { return c.groups[host] }, value)
+	of := 0
+	if len(c.groups) > 1 {
+		of = int(load.IDOf(value).Client) % len(c.groups)
+	}
+	return c.leaders[of].Propose(ctx, func(host int) *host.Group { return c.groups[of][host] }, value)
 }
 
-// Batches implements load.Batcher.
+// Batches implements load.Batcher. All go to the first group.
 func (c *cluster) Batches(limit int) load.Batches {
-	return c.leader.Batches(func(host int) *host.Group { return c.groups[host] }, limit)
+	return c.leaders[0].Batches(func(host int) *host.Group { return c.groups[0][host] }, limit)
 }
 
 // Count adds what a host has counted to a sum: its log, and groups of it.
@@ -197,6 +224,13 @@ func Count(sum *load.Counters, h *host.Host, groups ...*host.Group) {
 	sum.Appends += l.Appends
 	sum.AppendedEntries += l.AppendedEntries
 	sum.YoungSegments += l.YoungTails
+	sum.LogBytes += l.AppendedBytes
+	m := h.Metrics()
+	sum.Turns += m.Lanes.Turns
+	for _, k := range m.Transport.Kinds {
+		sum.SentBytes += k.BytesSent
+		sum.Frames += k.FramesSent
+	}
 	for _, g := range groups {
 		s := g.Status()
 		sum.Applies += s.AppliedBatches
@@ -207,16 +241,22 @@ func Count(sum *load.Counters, h *host.Host, groups ...*host.Group) {
 // Counters implements load.Target.
 func (c *cluster) Counters() (sum load.Counters) {
 	for i, h := range c.hosts {
-		Count(&sum, h, c.groups[i])
+		var groups []*host.Group
+		for _, members := range c.groups {
+			groups = append(groups, members[i])
+		}
+		Count(&sum, h, groups...)
 	}
 	return sum
 }
 
 // Verify implements load.Target.
-func (c *cluster) Verify(ctx context.Context, ledger *load.Ledger) error {
-	err := load.VerifyMachines(ctx, c.machines, ledger)
-	for _, g := range c.groups {
-		err = errors.Join(err, g.Err()) // the error of a host that has stopped explains what is missing there
+func (c *cluster) Verify(ctx context.Context, ledger *load.Ledger) (err error) {
+	for of, members := range c.groups {
+		err = errors.Join(err, load.VerifyMachines(ctx, c.machines[of], ledger))
+		for _, g := range members {
+			err = errors.Join(err, g.Err()) // the error of a host that has stopped explains what is missing there
+		}
 	}
 	return err
 }

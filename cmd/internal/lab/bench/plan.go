@@ -21,6 +21,7 @@ type Plan struct {
 	Rates       []float64
 	ValueBytes  int
 	Hosts       int
+	Groups      int // of GroupsName
 	FsyncDelay  time.Duration
 	Durability  wal.Mode // of the pipelines; bare and FullBareName always sync
 	Duration    time.Duration
@@ -40,6 +41,7 @@ const (
 	maxInFlight   = 1_000_000
 	maxRate       = 10_000_000
 	maxFsyncDelay = 10 * time.Second
+	maxGroups     = 1000
 )
 
 // Validate returns the first reason why the plan cannot be carried out. It is a *lab.FieldError that wraps
@@ -68,6 +70,9 @@ func (p Plan) Validate() error {
 	}
 	if slices.Contains(p.Pipelines, BatchName) && len(p.Rates) > 0 {
 		return lab.Invalid("Pipelines", "%s is a closed loop, and has no rate; leave it out", BatchName)
+	}
+	if slices.Contains(p.Pipelines, GroupsName) && (p.Groups < 2 || p.Groups > maxGroups) {
+		return lab.Invalid("Groups", "%d is not between 2 and %d", p.Groups, maxGroups)
 	}
 	switch {
 	case p.ValueBytes < load.MinValueBytes || p.ValueBytes > load.MaxValueBytes:

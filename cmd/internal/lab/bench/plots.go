@@ -13,7 +13,7 @@ import (
 // dashed ones for bare, grey, bare with a cohort, light blue, and bare with checksums and machines, purple.
 
 var lineColors = map[string]color.RGBA{
-	BareName: page.Grey, BareCohortName: page.SkyBlue, FullBareName: page.Purple, "basic": page.Vermillion, "parallel": page.Blue, "async": page.Green, InlineName: page.Orange, BatchName: page.Yellow,
+	BareName: page.Grey, BareCohortName: page.SkyBlue, FullBareName: page.Purple, "basic": page.Vermillion, "parallel": page.Blue, "async": page.Green, InlineName: page.Orange, BatchName: page.Yellow, GroupsName: page.Grey,
 }
 
 // IsBaseline reports whether a pipeline is a form of bare.

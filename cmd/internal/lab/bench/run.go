@@ -143,7 +143,7 @@ func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, leng
 		Open: p.Targets.open, Warmup: warmup, Length: length, Observer: observer, Generator: load.Closed{Clients: pt.clients},
 		Setup: load.Setup{
 			Pipeline: pt.pipeline, Hosts: p.Hosts, Dir: dir, FsyncDelay: p.FsyncDelay, Durability: p.Durability,
-			ValueBytes: p.ValueBytes, InFlight: pt.inFlight(p), Brief: p.Budget > 0, Seed: p.Seed,
+			ValueBytes: p.ValueBytes, Groups: p.Groups, InFlight: pt.inFlight(p), Brief: p.Budget > 0, Seed: p.Seed,
 			WrittenBytes: p.writtenBytes(r.pace(pt), warmup+length),
 		},
 	}

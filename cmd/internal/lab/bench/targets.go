@@ -19,9 +19,13 @@ const InlineName = "async+inline"
 // clients (host.Group.SubmitMany).
 const BatchName = "async+batch"
 
+// GroupsName is pipeline async over several groups of the same hosts (Plan.Groups), each with its share of
+// the clients. The groups have their leaders on all hosts in turn.
+const GroupsName = "async+groups"
+
 // Targets returns everything that can be measured: every pipeline, and bare in its three forms.
 func Targets() Registry {
-	r := Registry{BareName: openBare, FullBareName: openFullBare, BareCohortName: openBareCohort, InlineName: openInline, BatchName: ClusterUnder(pipeline.Async{})}
+	r := Registry{BareName: openBare, FullBareName: openFullBare, BareCohortName: openBareCohort, InlineName: openInline, BatchName: ClusterUnder(pipeline.Async{}), GroupsName: openGroups}
 	for _, p := range pipeline.All {
 		r[p.Name()] = ClusterUnder(p)
 	}
@@ -29,13 +33,14 @@ func Targets() Registry {
 }
 
 // PipelineNames lists what a plan can measure beside bare, in the order of the table. These are the other two
-// forms of bare, the pipelines, async with its machine in the turn, and async under one goroutine.
+// forms of bare, the pipelines, and async with its machine in the turn, under one goroutine, and over several
+// groups.
 func PipelineNames() []string {
 	names := []string{BareCohortName, FullBareName}
 	for _, p := range pipeline.All {
 		names = append(names, p.Name())
 	}
-	return append(names, InlineName, BatchName)
+	return append(names, InlineName, BatchName, GroupsName)
 }
 
 // open opens the target that s names, or says that this build does not have it.

@@ -111,6 +111,7 @@ type Outcome struct {
 	Allocs   uint64        // the same
 	Switches uint64        // the same, of contexts
 	Process  Usage         // all of it
+	Heap     Heap          // of this process, at the end of the window
 	Hosts    *Usage        // of the processes of the hosts, in the window; nil: they share this process
 }
 
@@ -123,6 +124,7 @@ type Generator interface {
 type sample struct {
 	counters     Counters
 	usage, hosts Usage // hosts: of a target that is Abroad
+	heap         Heap
 }
 
 func (l *Load) now() time.Duration      { return time.Since(l.origin) }
@@ -242,12 +244,12 @@ func (l *Load) outcome(first, last sample) Outcome {
 		Completed: l.completed.Load(), Failed: l.failed.Load(), Offered: l.offered, Dropped: l.dropped,
 		Steady: l.wasSteady, Errors: l.errors, Timeline: l.timeline,
 		Latency: l.latency.merged(), Lag: l.lag.merged(), Service: l.service.merged(),
-		Used: last.counters.Sub(first.counters), CPU: used.CPU, Allocs: used.Allocs, Switches: used.Switches, Process: used, Hosts: hosts,
+		Used: last.counters.Sub(first.counters), CPU: used.CPU, Allocs: used.Allocs, Switches: used.Switches, Process: used, Heap: last.heap, Hosts: hosts,
 	}
 }
 
 func (l *Load) sample() sample {
-	s := sample{counters: l.target.Counters(), usage: ReadUsage()}
+	s := sample{counters: l.target.Counters(), usage: ReadUsage(), heap: ReadHeap()}
 	if t, abroad := l.target.(Abroad); abroad {
 		s.hosts = t.HostsUsage()
 	}

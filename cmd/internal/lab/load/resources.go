@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"time"
+
+	"github.com/millrace/millrace/internal/lock"
 )
 
 // Usage is what a process has used since it started: in most benches all hosts and the load generator
@@ -16,6 +18,7 @@ type Usage struct {
 	ReadWrites uint64        // calls of read, write and their like, on files and sockets, likewise
 	Allocs     uint64        // heap objects
 	AllocBytes uint64        // of them
+	Locks      uint64        // that hosts took, 0 without the build tag countlocks
 }
 
 // Add returns the sum of two processes.
@@ -28,6 +31,7 @@ func (u Usage) Sub(earlier Usage) Usage {
 	return Usage{
 		CPU: u.CPU - earlier.CPU, Switches: u.Switches - earlier.Switches, Faults: u.Faults - earlier.Faults,
 		ReadWrites: u.ReadWrites - earlier.ReadWrites, Allocs: u.Allocs - earlier.Allocs, AllocBytes: u.AllocBytes - earlier.AllocBytes,
+		Locks: u.Locks - earlier.Locks,
 	}
 }
 
@@ -35,7 +39,7 @@ func (u Usage) Sub(earlier Usage) Usage {
 func ReadUsage() Usage {
 	samples := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(samples)
-	u := Usage{CPU: ProcessCPU(), ReadWrites: readWrites()}
+	u := Usage{CPU: ProcessCPU(), ReadWrites: readWrites(), Locks: uint64(lock.Taken())}
 	u.Switches, u.Faults = switchesAndFaults()
 	if bytes := samples[2].Value; bytes.Kind() == metrics.KindUint64 {
 		u.AllocBytes = bytes.Uint64()
@@ -46,6 +50,24 @@ func ReadUsage() Usage {
 		}
 	}
 	return u
+}
+
+// Heap is the memory of a process at one moment.
+type Heap struct {
+	Live uint64 // bytes of objects that the latest collection found in use
+	Goal uint64 // size of the heap at which the next collection ends
+}
+
+// ReadHeap returns the heap of this process.
+func ReadHeap() (h Heap) {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"}}
+	metrics.Read(samples)
+	for i, to := range []*uint64{&h.Live, &h.Goal} {
+		if samples[i].Value.Kind() == metrics.KindUint64 {
+			*to = samples[i].Value.Uint64()
+		}
+	}
+	return h
 }
 
 // AddProcessors gives the Go scheduler a processor for each core and another for each host. It returns a

@@ -50,7 +50,10 @@ type Counters struct {
 	AppendedEntries uint64
 	Applies         uint64 // batches handed to the state machine
 	AppliedEntries  uint64
-	SentBytes       uint64 // to other hosts; 0 if the target does not count them
+	LogBytes        uint64 // of the records of all appends, with their headers; 0 if the target does not count them
+	SentBytes       uint64 // to other hosts; 0 likewise
+	Frames          uint64 // of them; 0 likewise
+	Turns           uint64 // of all groups; 0 likewise
 	YoungSegments   uint64 // of the logs, that got records before all their blocks were written
 }
 
@@ -60,7 +63,8 @@ func (c Counters) Sub(earlier Counters) Counters {
 		Fsyncs: c.Fsyncs - earlier.Fsyncs, FsyncBytes: c.FsyncBytes - earlier.FsyncBytes,
 		Appends: c.Appends - earlier.Appends, AppendedEntries: c.AppendedEntries - earlier.AppendedEntries,
 		Applies: c.Applies - earlier.Applies, AppliedEntries: c.AppliedEntries - earlier.AppliedEntries,
-		SentBytes: c.SentBytes - earlier.SentBytes, YoungSegments: c.YoungSegments - earlier.YoungSegments,
+		LogBytes: c.LogBytes - earlier.LogBytes, SentBytes: c.SentBytes - earlier.SentBytes, Frames: c.Frames - earlier.Frames, Turns: c.Turns - earlier.Turns,
+		YoungSegments: c.YoungSegments - earlier.YoungSegments,
 	}
 }
 
@@ -76,6 +80,7 @@ type Setup struct {
 	LeaderDelay time.Duration // the same for the first host alone, which is the first to lead; bare ignores it
 	Durability  wal.Mode      // of the hosts' logs; bare always syncs
 	ValueBytes  int           // size of each value that will be proposed
+	Groups      int           // over which the clients are spread, for a target with several
 	InFlight    int           // bound on the proposals that will be outstanding at once
 	Brief       bool          // the run is short: do not spend seconds on preparing the disk
 	// WrittenBytes is how much of each host's log is in blocks that are written before the load begins, as

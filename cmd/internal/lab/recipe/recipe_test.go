@@ -263,7 +263,7 @@ func TestJudgements(t *testing.T) {
 			typedPoint(writeCommitted, 16): {"rate_ratio": 0.9}, typedPoint(readByLease, 16): {"ops_per_sec": 3}, typedPoint(readLinearizable, 16): {"ops_per_sec": 2},
 		}, []archive.Verdict{archive.Provisional, archive.Provisional}},
 		{"batches without the rule of hosts", func(s *experiment.Session) { judgeNextBatch(s, nextBatchScale{}) },
-			map[string]map[string]float64{allCells("depth 1"): {"sum_of_ratios": 2, "mean_ratio": 1, "worst_ratio": 1}}, []archive.Verdict{archive.NotMeasured, archive.NotMeasured}},
+			map[string]map[string]float64{allCells("depth 1"): {"sum_of_ratios": 2, "mean_ratio": 1, "worst_ratio": 1}}, []archive.Verdict{archive.NotMeasured, archive.NotMeasured, archive.NotMeasured}},
 	} {
 		s := sessionWith(t, tc.figures)
 		tc.judge(s)

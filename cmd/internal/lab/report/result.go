@@ -43,6 +43,14 @@ type Result struct {
 	FaultsPerOp      float64 `json:"faults_per_op,omitempty"` // page faults
 	SwitchesPerOp    float64 `json:"switches_per_op,omitempty"`
 	ReadWritesPerOp  float64 `json:"read_writes_per_op,omitempty"` // calls of read and write, on files and sockets
+	LocksPerOp       float64 `json:"locks_per_op,omitempty"`       // of the hosts, with the build tag countlocks
+	AppendsPerOp     float64 `json:"appends_per_op,omitempty"`     // writes to the logs of all hosts
+	LogBytesPerOp    float64 `json:"log_bytes_per_op,omitempty"`   // of these, with all headers
+	FramesPerOp      float64 `json:"frames_per_op,omitempty"`      // that the hosts sent to each other
+	SentBytesPerOp   float64 `json:"sent_bytes_per_op,omitempty"`  // of these, with all headers
+	TurnsPerOp       float64 `json:"turns_per_op,omitempty"`       // of all groups on all hosts
+	HeapLiveBytes    uint64  `json:"heap_live_bytes,omitempty"`    // of the process at the end of the window, after its latest collection
+	HeapGoalBytes    uint64  `json:"heap_goal_bytes,omitempty"`    // to which the heap may grow before the next one
 	YoungSegments    uint64  `json:"young_segments,omitempty"`     // of the logs of all hosts, that got records before all their blocks were written
 
 	Runs         int     `json:"runs"`            // the row is the run with the median throughput
@@ -94,9 +102,12 @@ func (r *Result) SetOutcome(o load.Outcome) {
 	r.EntriesPerApply = Ratio(float64(o.Used.AppliedEntries), float64(o.Used.Applies))
 	r.EntriesPerOp = Ratio(float64(o.Used.AppendedEntries), float64(r.Ops))
 	r.YoungSegments = o.Used.YoungSegments
+	r.HeapLiveBytes, r.HeapGoalBytes = o.Heap.Live, o.Heap.Goal
 	for figure, used := range map[*float64]uint64{
 		&r.AllocBytesPerOp: o.Process.AllocBytes, &r.FaultsPerOp: o.Process.Faults,
-		&r.SwitchesPerOp: o.Process.Switches, &r.ReadWritesPerOp: o.Process.ReadWrites,
+		&r.SwitchesPerOp: o.Process.Switches, &r.ReadWritesPerOp: o.Process.ReadWrites, &r.LocksPerOp: o.Process.Locks,
+		&r.AppendsPerOp: o.Used.Appends, &r.LogBytesPerOp: o.Used.LogBytes,
+		&r.FramesPerOp: o.Used.Frames, &r.SentBytesPerOp: o.Used.SentBytes, &r.TurnsPerOp: o.Used.Turns,
 	} {
 		*figure = Ratio(float64(used), float64(r.Ops))
 	}

@@ -1,4 +1,4 @@
-package proposals
+package sched
 
 import (
 	"testing"

@@ -1,15 +1,16 @@
-package proposals
+package sched
 
 import "time"
 
 // Gathering decides when a turn lets other goroutines run first, so that more commands arrive for it
-// (decision 0003). If these goroutines are clients with commands the wait pays, since each turn, append and
-// sync then serves more of them. If they are other parts of the user's program, each wait costs whole time
-// slices of the processor. So a wait has to pay for itself. After a wait that took longer than its commands
-// are worth there is a pause of the same length, in which no turn waits. Each further such wait in a row
-// doubles the pause, up to 32 times the wait. After a wait of several time slices the first pause is eight
-// times the wait. So a busy process loses a thirtieth of its time, and after a wait that was long by accident
-// (the machine is shared) the pause is short.
+// (decision 0003). A worker does the same before it sends, so that more groups share a frame. If these
+// goroutines are clients with commands the wait pays, since each turn, append and sync then serves more of
+// them. If they are other parts of the user's program, each wait costs whole time slices of the processor. So
+// a wait has to pay for itself. After a wait that took longer than its commands are worth there is a pause of
+// the same length, in which no turn waits. Each further such wait in a row doubles the pause, up to 32 times
+// the wait. After a wait of several time slices the first pause is eight times the wait. So a busy process
+// loses a thirtieth of its time, and after a wait that was long by accident (the machine is shared) the pause
+// is short.
 //
 // Rejected: giving up for a number of turns. Under 20 busy goroutines a wait takes 200 ms and a turn 1 ms, so
 // 256 turns pass at once (throughput 0.2 of that without waits, decision 0007).
