@@ -402,7 +402,7 @@ func (k *client) once(r request, id string) (a answer) {
 	return a
 }
 
-// placeIn returns a position in the log as a number, which orders as the log does; 0 if it is not said. A read
+// placeIn returns a position in the log as a number that orders as the log does; 0 if it is not said. A read
 // has seen all commands of its index.
 func placeIn(method string, said http.Header) uint64 {
 	index, _ := strconv.ParseUint(said.Get("Millrace-Index"), 10, 64)
