@@ -86,8 +86,8 @@ func TestOneTurnIsOneEntry(t *testing.T) {
 
 const largeForTest = 64 << 10
 
-// The commands that one frame forwards share entries, too. Those about objects, and large ones, stay alone. And
-// none share while a member has not said that it reads such entries.
+// The commands that one frame forwards share entries, too. Those about objects, and large ones, stay alone.
+// And none share while a member has not said that it reads such entries.
 func TestForwardedCommandsShareEntries(t *testing.T) {
 	out := &bodyTransport{}
 	l := openTestHostWith(t, 3, func(c *Config) { c.BatchEntries, c.MemoryBytes = true, 64<<20 }, WithTransport(out))

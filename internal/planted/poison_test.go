@@ -101,7 +101,7 @@ var poisonBugs = []bug{
 		`if commands > 1 && g.packs() {`, `if commands > 1 && g.host.config.BatchEntries {`}}},
 	{name: "objects_in_a_batch", what: "a command that names objects shares its entry, and all members refuse it", in: "host", found: "TestForwardedCommandsShareEntries", also: []judge{{in: "sim", test: "TestBatchEntries", args: "-packings 10"}}, edits: []edit{{"host/callroute.go",
 		`		s.Alone = isAboutObjects`, `		_ = isAboutObjects`}}},
-	{name: "joined_without_the_last", what: "of forwarded commands that share an entry the last is lost", in: "host", found: "TestForwardedCommandsShareEntries", edits: []edit{{"host/internal/proposals/packing.go",
+	{name: "joined_without_the_last", what: "of forwarded commands that share an entry the last is lost", in: "host", found: "TestForwardedCommandsShareEntries", edits: []edit{{"host/internal/proposals/pack.go",
 		`JoinEntries(rest[:n], bytes)`, `JoinEntries(rest[:n-1], bytes)`}}},
 	{name: "rest_of_a_batch_waits", what: "clients of a batch of which the machine has some wait for ever when it halts", in: "host/internal/proposals", found: "TestTheRestOfABatchHears", edits: []edit{{"host/internal/proposals/end.go",
 		`p.clients[p.next:] {`, `p.clients[:0] {`}}},

@@ -7,9 +7,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Which commands share an entry of the log (decision 0038). Commands of clients of this host are put together
-// by Queue.Next. Those that other hosts forward, and those that are proposed once more, come as entries of one
-// command each: Pack joins them. Both obey sharesEntry.
+// Which commands share an entry of the log (decision 0038). Queue.Next puts those of this host's clients
+// together. Forwarded commands, and commands that are proposed once more, come as entries of one command
+// each: Pack joins them. Both obey sharesEntry.
 
 // largeCommand is the size of a command that is an entry of its own: its bytes are not copied into another.
 const largeCommand = 64 << 10
@@ -50,7 +50,8 @@ func (s *Settings) entryShares(data []byte, n, bytes int) bool {
 	return s.sharesEntry(command, len(data), n, bytes)
 }
 
-// JoinEntries returns one entry with the commands of entries that have one each, of some bytes together.
+// JoinEntries returns one entry with the commands of several, each of which has a single command. Together
+// they have some bytes.
 func JoinEntries(entries []raftpb.Entry, bytes int) raftpb.Entry {
 	data := make([]byte, 0, raftpb.BatchOverheadBytes+len(entries)*raftpb.CommandOverheadBytes+bytes)
 	data = binary.LittleEndian.AppendUint32(data, uint32(len(entries)))
