@@ -104,6 +104,9 @@ type Config struct {
 	// FlightRecorder makes the host keep the latest inputs of its group, for a replay after an incident
 	// (docs/operate/flight-recorder.md). Default: it keeps none.
 	FlightRecorder host.FlightRecorder
+	// StageTimes makes the node measure how long commands and reads take, for GroupMetrics.Times. Default: it
+	// measures nothing.
+	StageTimes bool
 
 	// MemoryBytes is about the most memory that the host uses for what is under way; all bounds follow from
 	// it. Default 256 MiB, at least 64 KiB. The state machine is not counted.
@@ -255,6 +258,7 @@ func (c Config) host() host.Config {
 		AdminSocket:            c.AdminSocket,
 		BatchEntries:           c.BatchEntries,
 		FlightRecorder:         c.FlightRecorder,
+		StageTimes:             c.StageTimes,
 	}
 }
 

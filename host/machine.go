@@ -88,11 +88,8 @@ func (g *machineGroup) Done(through uint64, answers []raftpb.Message) {
 	if through > 0 {
 		g.reads.queue.Applied(through)
 	}
-	g.inbox.enqueueAnswers(answers)
-	if through == 0 || g.writes.awaitsApply.Load() {
+	if (*Group)(g).give(answers, &g.writes.awaitsApply) || through == 0 {
 		(*Group)(g).wake()
-	} else {
-		(*Group)(g).wakeLazily()
 	}
 }
 

@@ -102,6 +102,7 @@ func newWorld(o Options) *world {
 		ElectionTimeout:   100 * time.Millisecond,
 		SegmentBytes:      pick(w.rng, int64(8<<10), 32<<10, 128<<10),
 		LogCacheBytes:     pick(w.rng, int64(1), 2<<10, 1<<20),
+		StageTimes:        o.Seed%2 == 0,
 	}
 	w.groupConfig = host.GroupConfig{MaxAppendBytes: pick(w.rng, 1, 256, 0)}
 	w.config.MemoryBytes = pick(splitSeed(o.Seed, 11), int64(128<<10), 1<<20, 256<<20)

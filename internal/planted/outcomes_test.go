@@ -89,4 +89,8 @@ var outcomeBugs = []bug{
 		`	dst = binary.AppendUvarint(dst, uint64(len(t.sessions)))
 	for s := t.idle.next;`, `	dst = binary.AppendUvarint(dst, uint64(0*len(t.sessions)))
 	for s := t.idle;`}}},
+	{name: "read_timed_twice", what: "a read is timed twice", in: "sim", found: "TestSeeds", args: "-seeds 60 -failures 1", says: "reads, and answered", edits: []edit{{"host/internal/reads/queue.go",
+		`		r.timed = false
+`, `		q.took.Add(0)
+`}}},
 }

@@ -91,7 +91,7 @@ host                   internal/completion raft/raftpb raft raft/tracker env vfs
 .                      internal/completion host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    | golang.org/x/sys
-ops                    . host host/batches host/diagnosis transport                                           | github.com/prometheus/client_golang go.yaml.in/yaml/v3
+ops                    . host host/batches host/diagnosis host/outcome transport                                           | github.com/prometheus/client_golang go.yaml.in/yaml/v3
 smtest                 .                                                                                      |
 millracetest           . host host/event env transport/loopback vfs vfs/crashfs                                          |
 host/rescue            host host/internal/entry host/internal/identity host/membership env raft/raftpb snapshot transport vfs wal |

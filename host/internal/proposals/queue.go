@@ -38,6 +38,8 @@ type Queue struct {
 	by        uint64           // and who completed its quorum
 	committed uint64           // proposals that got a receipt
 
+	times *outcome.CommandTimes // nil: calls are not timed
+
 	// A turn changes how many of offered it proposes, unless the queue has ended; abandon ends it, and learns
 	// the number. Each is one step. So no command is proposed whose client was told that it is not. What is
 	// offered belongs to the turn until offer says that something is.
@@ -229,6 +231,9 @@ func (q *Queue) register(term, index uint64, batch []Proposal, together bool) {
 			c.index, c.pos = index+uint64(i), 0
 		}
 		c.appended = now
+		if q.times != nil {
+			q.times.Appended.Add(now - c.queued)
+		}
 	}
 	q.hold(bytes)
 }
@@ -264,6 +269,16 @@ func (q *Queue) Counts() Counts {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return Counts{Committed: q.committed, Bytes: q.bytes.Load(), Forwarded: q.forwarded.Load(), Retried: q.retried.Load(), Expired: q.expired.Load()}
+}
+
+// Times returns how long calls took so far, and whether they are timed. It may be called by any goroutine.
+func (q *Queue) Times() (t outcome.CommandTimes, timed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.times == nil {
+		return t, false
+	}
+	return *q.times, true
 }
 
 // Shrink releases memory, if no client waits.
@@ -394,6 +409,9 @@ func (q *Queue) answerCall(c *Call, o Settlement) (kept bool) {
 	case o.Err == nil:
 		if c.w.finish() {
 			o.Receipt.Queued, o.Receipt.Appended, o.Receipt.Replicated = c.queued, c.appended, c.replicated
+			if q.times != nil {
+				q.times.Committed.Add(o.Receipt.Committed - c.queued)
+			}
 			q.Callers.Committed(c.Owner, o.Receipt)
 		}
 		return false

@@ -20,6 +20,7 @@ type Settings struct {
 	Callers     Callers
 	DrawSession func() session.ID // a new session of this host's own
 	Freed       func()            // bytes came free, and no lock is held
+	Times       bool              // calls are timed
 	Wake        func()            // calls can be tried again
 
 	Group                         uint64
@@ -40,5 +41,8 @@ type Callers interface {
 func NewQueue(s Settings) *Queue {
 	q := &Queue{Settings: s}
 	q.calls.most, q.ring.Results = s.MaxNumbers, s.Clock != nil
+	if s.Times && s.Clock != nil {
+		q.times = new(outcome.CommandTimes)
+	}
 	return q
 }
