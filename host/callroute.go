@@ -30,6 +30,9 @@ func (g *Group) callSettings(o session.Options) proposals.Settings {
 		}
 	}
 	s.Group, s.MaxNumbers, s.FrameBytes = g.id, min(proposals.MaxNumbers, o.MaxNumbers()), g.host.memory.waiting.Max/4
+	if g.machine.objects != nil {
+		s.Alone = isAboutObjects
+	}
 	s.ElectionTicks, s.HeartbeatTicks = int64(g.host.config.electionTicks()), ticksPerHeartbeat
 	return s
 }

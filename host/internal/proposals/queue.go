@@ -151,17 +151,13 @@ func (q *Queue) nextBatch() (batch []Proposal, ok bool) {
 	return q.offered[:n], was != ended && q.proposing.CompareAndSwap(was, is)
 }
 
-// largeCommand is the size of a command that is an entry of its own: its bytes are not copied into another.
-const largeCommand = 64 << 10
-
 // fits reports whether the next of the commands that are offered goes together with n before it.
 func (q *Queue) fits(n, bytes int) bool {
-	bytes += q.offered[n].size()
+	first, next := q.offered[0], q.offered[n]
 	if !q.Together {
-		return bytes <= q.MaxBytes
+		return bytes+next.size() <= q.MaxBytes
 	}
-	bytes += raftpb.BatchOverheadBytes + (n+1)*raftpb.CommandOverheadBytes
-	return bytes <= q.MaxBytes && n < raftpb.MaxBatchCommands && max(q.offered[0].size(), q.offered[n].size()) < largeCommand
+	return q.sharesEntry(first.command(), first.size(), 0, 0) && q.sharesEntry(next.command(), next.size(), n, bytes)
 }
 
 // Refuse answers a batch of Next that the core has not taken, and returns the next one.

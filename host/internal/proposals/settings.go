@@ -13,6 +13,8 @@ import (
 type Settings struct {
 	Budget   *budget.Budget // of all groups, for what is proposed and not answered
 	MaxBytes int            // about the size of a batch, and of an append
+	// Alone reports whether a command must be an entry of its own; nil: none must. A turn calls it.
+	Alone func(command []byte) bool
 
 	Clock       func() time.Duration
 	Callers     Callers
