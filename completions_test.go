@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"weak"
 
 	"github.com/millrace/millrace"
@@ -371,14 +372,17 @@ func TestPendingsAreReused(t *testing.T) {
 				}
 				positions[result] = at
 			}
+			soon, cancel := context.WithTimeout(t.Context(), 20*time.Second) // who hears another's commit may wait for ever
+			defer cancel()
 			var all sync.WaitGroup
 			for i := range clients {
 				all.Go(func() {
 					for range each {
 						var r millrace.Receipt
-						result, err := n.Propose(t.Context(), []byte{byte(i)}, millrace.WithReceipt(&r))
+						result, err := n.Propose(soon, []byte{byte(i)}, millrace.WithReceipt(&r))
 						if err != nil {
 							t.Error(err)
+							return
 						}
 						got(result, r)
 					}
@@ -393,7 +397,12 @@ func TestPendingsAreReused(t *testing.T) {
 						return
 					}
 					for left := each; left > 0; left -= len(outcomes) {
-						<-done.Ready()
+						select {
+						case <-done.Ready():
+						case <-soon.Done():
+							t.Errorf("%d commands have no outcome", left)
+							return
+						}
 						outcomes = done.Take(outcomes)
 						for _, o := range outcomes {
 							if o.Err != nil {

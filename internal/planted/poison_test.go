@@ -103,6 +103,8 @@ var poisonBugs = []bug{
 		`		s.Alone = isAboutObjects`, `		_ = isAboutObjects`}}},
 	{name: "joined_without_the_last", what: "of forwarded commands that share an entry the last is lost", in: "host", found: "TestForwardedCommandsShareEntries", edits: []edit{{"host/internal/proposals/pack.go",
 		`JoinEntries(rest[:n], bytes)`, `JoinEntries(rest[:n-1], bytes)`}}},
+	{name: "result_without_place", what: "a result that comes before the commit has a receipt of the first command in its entry", in: "sim", found: "TestBatchEntries", args: "-first 54 -packings 1", says: "its command, has the result", edits: []edit{{"propose.go",
+		`c.receipt.Index, c.receipt.Pos, c.receipt.Term = e.Index, e.Pos, e.Term`, `c.receipt.Index, c.receipt.Term = e.Index, e.Term`}}},
 	{name: "rest_of_a_batch_waits", what: "clients of a batch of which the machine has some wait for ever when it halts", in: "host/internal/proposals", found: "TestTheRestOfABatchHears", edits: []edit{{"host/internal/proposals/end.go",
 		`p.clients[p.next:] {`, `p.clients[:0] {`}}},
 	{name: "batch_result_to_a_neighbour", what: "the result of a command in a batch goes to its neighbour", in: "host/internal/proposals", found: "TestQueueTwin", edits: []edit{{"host/internal/proposals/results.go",
