@@ -41,7 +41,7 @@ var lockers = words(`
 	pulse.PeerPulses pulse.Receiver pulse.Sender
 	reads.Queue reads.Read
 	reports.Events reports.backlog
-	sched.Seat sched.Shard sched.Worker sched.relay
+	sched.Seat sched.Shard sched.Worker
 	snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take
 	storage.Reader storage.Readers storage.Shortages
 	workqueue.Queue`)
