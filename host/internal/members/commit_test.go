@@ -15,7 +15,7 @@ import (
 type commitScript struct {
 	Commits
 	members Group
-	core    raftpb.ConfState // as it stands after a change
+	core    raftpb.ConfState // after a change
 	skip    error
 	said    []string
 }
