@@ -7,6 +7,6 @@
 // Noted belongs to the turn. The rest has no state.
 //
 // Reading order: group.go (the members of one group), rosters.go, note.go, commit.go, refusal.go (whose
-// messages count). Then removal.go, query.go (later rosters), keys.go, authority.go, record.go (what hosts tell
-// each other). commit.go leads from the log to the roster in force.
+// messages count). Then removal.go, query.go (later rosters), keys.go, authority.go, record.go (what hosts
+// tell each other). commit.go leads from the log to the roster in force.
 package members
