@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -73,10 +74,14 @@ type commitWiring Group
 
 func (g *commitWiring) LearnMembers(r *membership.Roster) { g.host.learnMembers(r) }
 func (g *commitWiring) Applied() uint64                   { return g.machine.apply.Applied() }
-func (g *commitWiring) Stop(err error)                    { (*Group)(g).fail(err) }
 
 func (g *commitWiring) ApplyConfChange(cc raftpb.ConfChangeV2) *raftpb.ConfState {
 	return g.core.node.ApplyConfChange(cc)
+}
+
+func (g *commitWiring) Differs(index uint64, core, roster raftpb.ConfState) {
+	(*Group)(g).fail(fmt.Errorf("millrace: after entry %d the core of group %d has configuration %s, and its host %s; this is a bug",
+		index, g.id, raft.DescribeConfState(core), raft.DescribeConfState(roster)))
 }
 
 func (g *commitWiring) Ignored(e *raftpb.Entry, why error) {

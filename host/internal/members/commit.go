@@ -2,11 +2,9 @@ package members
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -19,7 +17,6 @@ type Commits struct {
 	w       CommitWiring
 	rosters *Rosters
 	noted   *Noted
-	group   uint64
 }
 
 // CommitWiring is the group and its host as Commits sees them. A turn is the caller.
@@ -36,12 +33,13 @@ type CommitWiring interface {
 	Ignored(*raftpb.Entry, error)
 	// Changed learns that a roster is in force, and which was before it.
 	Changed(was, now *membership.Roster)
-	Stop(error)
+	// Differs stops the group: after an entry the core has another configuration than the roster, which is a bug.
+	Differs(index uint64, core, roster raftpb.ConfState)
 }
 
 // Init prepares the commits of a group whose rosters and noted entries are given.
 func (c *Commits) Init(w CommitWiring, m *Group) {
-	c.w, c.rosters, c.noted, c.group = w, &m.Rosters, &m.Noted, m.settings.Group
+	c.w, c.rosters, c.noted = w, &m.Rosters, &m.Noted
 }
 
 // Commit puts in force what was noted through an index. It reports whether there was anything.
@@ -90,8 +88,7 @@ func (c *Commits) next(now *membership.Roster, e *raftpb.Entry) (*membership.Ros
 	c.w.LearnMembers(next) // before the core, which may send to a new member at once
 	for i, cc := range changes {
 		if have := c.w.ApplyConfChange(cc); i == len(changes)-1 && have.Equivalent(next.Conf) != nil {
-			c.w.Stop(fmt.Errorf("millrace: after entry %d the core of group %d has configuration %s, and its host %s; this is a bug",
-				e.Index, c.group, raft.DescribeConfState(*have), raft.DescribeConfState(next.Conf)))
+			c.w.Differs(e.Index, *have, next.Conf)
 		}
 	}
 	return next, nil
