@@ -80,7 +80,7 @@ func (n *Node[C, R]) SubmitMany(commands []C, tags []uint64, to *Completions[R],
 	calls := make([]*host.Call, 0, begun)
 	for i := range begun {
 		p := n.pendings.get()
-		p.to, p.tag = done, tags[i]
+		p.to, p.tag, p.pool = done, tags[i], &n.pendings
 		if _, refused := n.encode(p, commands[i], options); refused != nil {
 			err = refused
 			break
@@ -92,8 +92,9 @@ func (n *Node[C, R]) SubmitMany(commands []C, tags []uint64, to *Completions[R],
 	}
 	taken, refused := n.group.CallMany(calls)
 	if refused != nil {
-		err = refused
+		return taken, refused // a command that is too large comes again, and is counted then
 	}
+	n.group.CountTooLarge(err)
 	return taken, err
 }
 

@@ -11,6 +11,8 @@ import (
 	"weak"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/pipeline"
 )
 
 // gather takes n outcomes, by tag.
@@ -308,5 +310,109 @@ func TestCompletionsOfTwoNodes(t *testing.T) {
 	takers.Wait()
 	if done.Space() != limit {
 		t.Errorf("space for %d, want %d", done.Space(), limit)
+	}
+}
+
+// A command that is too large counts once, though an earlier one is refused for lack of memory and both are
+// handed in again.
+func TestTooLargeCountsOnce(t *testing.T) {
+	machine, entered, release := held()
+	c := alone(t)
+	c.MemoryBytes, c.MaxCommandBytes = 64<<10, 1000
+	n, err := millrace.Open(t.Context(), c, millrace.InMemory(machine, millrace.Bytes()), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		release()
+		if err := n.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	lead(t, n)
+	done := millrace.NewCompletions[uint64](1 << 20)
+	commands, tags := make([][]byte, 1000), make([]uint64, 1000)
+	for i := range commands {
+		commands[i] = make([]byte, 1000)
+	}
+	commands[len(commands)-1] = make([]byte, 1001)
+	taken, err := n.SubmitMany(commands, tags, done)
+	if taken == len(commands) || !errors.Is(err, millrace.ErrOverloaded) {
+		t.Fatalf("%d of %d commands are taken: %v; want fewer, and ErrOverloaded", taken, len(commands), err)
+	}
+	if counted := n.Metrics().Proposals.Refused.TooLarge; counted != 0 {
+		t.Errorf("%d commands count as too large before one is refused for that", counted)
+	}
+	if taken, err := n.SubmitMany(commands[999:], tags[999:], done); taken != 0 || !errors.Is(err, millrace.ErrTooLarge) {
+		t.Fatal(taken, err)
+	}
+	if counted := n.Metrics().Proposals.Refused.TooLarge; counted != 1 {
+		t.Errorf("%d commands count as too large, want 1", counted)
+	}
+	<-entered
+}
+
+// Propose, Commit and SubmitMany reuse their Pendings, and each command gets its own outcome, whether the
+// host tells its commit before the machine gets it or after that. The order of results is that of positions.
+func TestPendingsAreReused(t *testing.T) {
+	for _, p := range []pipeline.Pipeline{pipeline.Async{}, pipeline.Basic{}} {
+		t.Run(p.Name(), func(t *testing.T) {
+			n := open(t, alone(t), millrace.InMemory(&ledger{}, millrace.Bytes()), millrace.WithHostOptions(host.WithPipeline(p)))
+			lead(t, n)
+			const clients, each = 8, 200
+			var mu sync.Mutex
+			positions := map[uint64]millrace.Position{} // by result
+			got := func(result uint64, r millrace.Receipt) {
+				at := millrace.Position{Index: r.Index, Pos: r.Pos}
+				mu.Lock()
+				defer mu.Unlock()
+				if was, twice := positions[result]; twice {
+					t.Errorf("two commands have result %d: at %v and at %v", result, was, at)
+				}
+				positions[result] = at
+			}
+			var all sync.WaitGroup
+			for i := range clients {
+				all.Go(func() {
+					for range each {
+						var r millrace.Receipt
+						result, err := n.Propose(t.Context(), []byte{byte(i)}, millrace.WithReceipt(&r))
+						if err != nil {
+							t.Error(err)
+						}
+						got(result, r)
+					}
+				})
+			}
+			all.Go(func() {
+				done := millrace.NewCompletions[uint64](each)
+				var outcomes []millrace.Completion[uint64]
+				for range clients {
+					if taken, err := n.SubmitMany(make([][]byte, each), make([]uint64, each), done); taken != each || err != nil {
+						t.Error(taken, err)
+						return
+					}
+					for left := each; left > 0; left -= len(outcomes) {
+						<-done.Ready()
+						outcomes = done.Take(outcomes)
+						for _, o := range outcomes {
+							if o.Err != nil {
+								t.Error(o.Err)
+							}
+							got(o.Result, o.Receipt)
+						}
+					}
+				}
+			})
+			all.Wait()
+			last := millrace.Position{}
+			for result := range uint64(2 * clients * each) {
+				at, ok := positions[result+1]
+				if !ok || at.Index < last.Index || at.Index == last.Index && at.Pos <= last.Pos {
+					t.Fatalf("result %d is at %v, and the one before at %v", result+1, at, last)
+				}
+				last = at
+			}
+		})
 	}
 }

@@ -97,9 +97,16 @@ type Config struct {
 	// millrace members changes the members, while the node runs (package host/admin). Only the owner of Dir can
 	// connect. Default: there is none.
 	AdminSocket bool
+	// BatchEntries lets commands that come together share an entry of the log, which costs less processor
+	// time. It begins when all members have it. From then on no member of a version that cannot read such
+	// entries can follow. Default: each command is an entry of its own.
+	BatchEntries bool
 	// FlightRecorder makes the host keep the latest inputs of its group, for a replay after an incident
 	// (docs/operate/flight-recorder.md). Default: it keeps none.
 	FlightRecorder host.FlightRecorder
+	// StageTimes makes the node measure how long commands and reads take, for GroupMetrics.Times. Default: it
+	// measures nothing.
+	StageTimes bool
 
 	// MemoryBytes is about the most memory that the host uses for what is under way; all bounds follow from
 	// it. Default 256 MiB, at least 64 KiB. The state machine is not counted.
@@ -249,7 +256,9 @@ func (c Config) host() host.Config {
 		SnapshotBytesPerSecond: c.SnapshotBytesPerSecond,
 		ObjectBytesPerSecond:   c.ObjectBytesPerSecond,
 		AdminSocket:            c.AdminSocket,
+		BatchEntries:           c.BatchEntries,
 		FlightRecorder:         c.FlightRecorder,
+		StageTimes:             c.StageTimes,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/internal/completion"
 )
 
 // StateMachine is what a group replicates: commands C go in, results R come out. The host calls its methods
@@ -91,7 +92,8 @@ func (bytesSnapshot) Close() error { return nil }
 
 // Command is a committed command on its way into the state machine.
 type Command[C any] struct {
-	// Index and Term are those of its entry in the log.
+	// Index and Term are those of its entry in the log. With Config.BatchEntries several commands may have one
+	// Index: what a machine derives from it and must be unique needs Pos, too.
 	Index, Term uint64
 	// Pos is its place among the commands with this Index, from 0.
 	Pos uint32
@@ -255,10 +257,15 @@ type adapter[C, R any] struct {
 	results []R
 	callee  string // the function of the user that is being called, or was last
 	summer  summer // without a plan: results are not summed up
+
+	outcomes completion.Delivery[Completion[R]]
 }
 
 // Callee implements host.NamesCallee.
 func (a *adapter[C, R]) Callee() string { return a.callee }
+
+// BorrowsData implements statemachine.Borrower: the machine gets decoded values.
+func (a *adapter[C, R]) BorrowsData() bool { return copies(a.machine.codec) }
 
 // maxScratch bounds what the scratch memory of an adapter keeps between two batches, in commands.
 const maxScratch = 4 << 10
@@ -288,7 +295,8 @@ func (m Machine[C, R]) resultPlan() *resultPlan {
 // Apply implements host.CommandMachine: one Apply of the user's machine for each call. A command that cannot
 // be decoded halts the machine there: what is before it is applied.
 func (a *adapter[C, R]) Apply(commands []statemachine.Command) error {
-	defer a.release()
+	applied := false
+	defer func() { a.release(applied) }()
 	a.callee = "Decode of the codec"
 	for i := range commands {
 		c := &commands[i]
@@ -297,11 +305,14 @@ func (a *adapter[C, R]) Apply(commands []statemachine.Command) error {
 			if before := a.applyBatch(a.before(commands, i)); before != nil {
 				return before
 			}
+			a.deliver(commands[:len(a.batch)], false)
 			return &outcome.CommandError{Index: c.Index, Pos: c.Pos, Err: fmt.Errorf("millrace: the codec cannot decode command %v, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Position(), len(c.Data), err)}
 		}
 		a.batch = append(a.batch, Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Value: value})
 	}
-	return a.applyBatch(commands)
+	err := a.applyBatch(commands)
+	applied = err == nil
+	return err
 }
 
 // before returns the commands before one that cannot be decoded. A machine that keeps its state on disk gets
@@ -315,7 +326,7 @@ func (a *adapter[C, R]) before(commands []statemachine.Command, i int) []statema
 	return commands[:i]
 }
 
-// applyBatch gives the machine the commands that are decoded, and their results to those who wait.
+// applyBatch gives the machine the commands that are decoded.
 func (a *adapter[C, R]) applyBatch(commands []statemachine.Command) error {
 	if len(commands) == 0 {
 		return nil
@@ -335,12 +346,24 @@ func (a *adapter[C, R]) applyBatch(commands []statemachine.Command) error {
 			commands[i].ResultSum = a.summer.sum(reflect.ValueOf(&a.results[i]).Elem(), commands[i].EndsBatch)
 		}
 	}
+	return nil
+}
+
+// Deliver implements statemachine.Deliverer.
+func (a *adapter[C, R]) Deliver(commands []statemachine.Command) {
+	a.deliver(commands, true)
+	a.release(false)
+}
+
+// deliver gives the results of the first commands to those who wait. last says that the group tells nothing
+// more of them, except their commit if it has not yet.
+func (a *adapter[C, R]) deliver(commands []statemachine.Command, last bool) {
 	for i := range commands {
 		if p, ok := commands[i].Caller.(*caller[R]); ok {
-			p.applied(&commands[i], a.results[i])
+			p.applied(&commands[i], a.results[i], &a.outcomes, last)
 		}
 	}
-	return nil
+	a.outcomes.Flush()
 }
 
 // Snapshot implements host.Snapshotter.
@@ -409,12 +432,19 @@ func (a *adapter[C, R]) encodeResults(commands []statemachine.Command) (err erro
 	return nil
 }
 
-// release forgets the values of a batch, so that only the machine keeps them in memory.
-func (a *adapter[C, R]) release() {
+// release forgets the values of a batch, so that only the machine keeps them in memory. It forgets the
+// results, too, unless they are delivered later.
+func (a *adapter[C, R]) release(keepsResults bool) {
 	clear(a.batch)
+	if a.batch = a.batch[:0]; cap(a.batch) > maxScratch {
+		a.batch = nil
+	}
+	if keepsResults {
+		return
+	}
 	clear(a.results)
-	a.batch, a.results = a.batch[:0], a.results[:0]
-	if cap(a.batch) > maxScratch {
-		a.batch, a.results = nil, nil
+	if a.results = a.results[:0]; cap(a.results) > maxScratch {
+		a.results = nil
+		a.outcomes.Shrink()
 	}
 }

@@ -69,7 +69,7 @@ type Node[C, R any] struct {
 	machine Machine[C, R]
 	owns    bool // the host was opened with it
 
-	pendings bundles[R]
+	pendings pendings[R]
 	home     home[R]
 }
 

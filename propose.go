@@ -53,6 +53,7 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 	}
 	p, err := n.encode(n.pendings.get(), command, options)
 	if err != nil {
+		n.group.CountTooLarge(err)
 		return result, err
 	}
 	if err := n.hand(ctx, p); err != nil {
@@ -65,8 +66,9 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 		}
 	}
 	fillIn(options, p.receipt)
-	p.result, result = result, p.result // other commands may keep p in memory (bundle)
-	return result, p.err
+	result, err = p.result, p.err
+	n.pendings.release(p)
+	return result, err
 }
 
 // fillIn gives a receipt to those who want it (WithReceipt).
@@ -86,6 +88,7 @@ func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOp
 	}
 	p, err := n.encode(n.pendings.get(), command, options)
 	if err != nil {
+		n.group.CountTooLarge(err)
 		return Receipt{}, err
 	}
 	if err := n.hand(ctx, p); err != nil {
@@ -97,32 +100,43 @@ func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOp
 		}
 		<-p.Committed() // the host knows the outcome, so it is being told
 	}
-	return p.committedReceipt()
+	r, err := p.committedReceipt()
+	n.pendings.release(p)
+	return r, err
 }
 
-// bundles are where Propose, Commit and SubmitMany get their Pendings, which no user sees: one allocation
-// for several commands. A bundle stays in memory for as long as one of its commands is under way. They are
-// not used twice: the host may still tell one something after its outcome.
-type bundles[R any] struct{ pool sync.Pool }
+// pendings are where Propose, Commit and SubmitMany get their Pendings, which no user sees. A Pending comes
+// back when the host tells it nothing more. Earlier, the next command would hear the outcome of this one.
+// After an error, and if the command was sent to another host, it is left to the garbage collector.
+type pendings[R any] struct{ pool sync.Pool }
 
-// bundle is what is left of one.
-type bundle[R any] struct{ left []Pending[R] }
-
-// bundleSize is a compromise: allocations against memory that a command which hangs keeps.
-const bundleSize = 16
-
-func (s *bundles[R]) get() *Pending[R] {
-	of, _ := s.pool.Get().(*bundle[R])
-	if of == nil {
-		of = &bundle[R]{}
+func (s *pendings[R]) get() *Pending[R] {
+	if p, ok := s.pool.Get().(*Pending[R]); ok {
+		return p
 	}
-	if len(of.left) == 0 {
-		of.left = make([]Pending[R], bundleSize)
+	return new(Pending[R])
+}
+
+// release says that no caller waits for a Pending any more.
+func (s *pendings[R]) release(p *Pending[R]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pool = s
+	p.recycle()
+}
+
+// recycle gives a Pending back that no caller waits for, if the host tells it nothing more. The caller holds
+// mu, and then only releases it.
+func (p *Pending[R]) recycle() {
+	s := p.pool
+	if s == nil || !p.told || !p.forgotten || p.err != nil || !p.call.Reset() {
+		return
 	}
-	p := &of.left[0]
-	of.left = of.left[1:]
-	s.pool.Put(of)
-	return p
+	var none R
+	p.result = none // the pool would keep it in memory
+	p.to, p.tag, p.pool, p.told, p.forgotten = nil, 0, nil, false, false
+	p.committed, p.finished, p.receipt = moment{}, moment{}, Receipt{}
+	s.pool.Put(p)
 }
 
 // hand gives a command to the group. It waits for room until ctx ends.
@@ -156,6 +170,7 @@ func (n *Node[C, R]) giveUp(ctx context.Context, p *Pending[R]) error {
 func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], error) {
 	p, err := n.encode(new(Pending[R]), command, options)
 	if err != nil {
+		n.group.CountTooLarge(err)
 		return nil, err
 	}
 	if err := n.group.Call(&p.call); err != nil {
@@ -227,8 +242,11 @@ type Pending[R any] struct {
 	home *home[R]
 	to   *completion.Queue[Completion[R]] // not nil: it gets the outcome too, with the tag
 	tag  uint64
+	pool *pendings[R] // not nil: no user sees it, and it goes there by itself
 
 	mu        sync.Mutex
+	told      bool    // the host has told the commit,
+	forgotten bool    // and has given the result, and forgotten the call
 	committed moment  // a quorum holds it, or finished
 	finished  moment  // result, receipt and err do not change any more
 	receipt   Receipt // its index is 0 until the command is known to be committed
@@ -421,6 +439,8 @@ func (c *caller[R]) Committed(r outcome.Receipt) {
 		c.receipt = r
 	}
 	c.committed.happen()
+	c.told = true
+	(*Pending[R])(c).recycle()
 }
 
 // Failed implements host.Caller.
@@ -450,27 +470,42 @@ func (c *caller[R]) Duplicate(r outcome.Receipt, encoded []byte, kept bool) {
 	}
 }
 
-// applied gives the result of this host's state machine.
-func (c *caller[R]) applied(e *statemachine.Command, result R) {
+// applied gives the result of this host's state machine. last says that the host has forgotten the call,
+// unless its commit is still to be told.
+func (c *caller[R]) applied(e *statemachine.Command, result R, outcomes *completion.Delivery[Completion[R]], last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.finished.happened {
-		if c.receipt.Index == 0 {
-			c.receipt.Index, c.receipt.Term = e.Index, e.Term // Committed comes later
-		}
-		c.receipt.Applied = e.Handed
-		c.result = result
-		c.finish()
+	if c.finished.happened {
+		return
 	}
+	if c.receipt.Index == 0 {
+		c.receipt.Index, c.receipt.Pos, c.receipt.Term = e.Index, e.Pos, e.Term // Committed comes later
+	}
+	c.receipt.Applied = e.Handed
+	c.result = result
+	c.happen()
+	if c.to != nil {
+		outcomes.Add(c.to, c.complete())
+	}
+	c.forgotten = last
+	(*Pending[R])(c).recycle()
 }
 
 // finish makes what is known the outcome. The caller holds mu.
 func (c *caller[R]) finish() {
+	c.happen()
+	if c.to != nil {
+		c.to.Add(c.complete())
+	}
+}
+
+// happen wakes those who wait. The caller holds mu.
+func (c *caller[R]) happen() {
 	c.committed.happen()
 	c.finished.happen()
-	if c.to != nil {
-		c.to.Add(Completion[R]{Tag: c.tag, Result: c.result, Receipt: c.receipt, Err: c.err})
-		var none R
-		c.result = none // other commands may keep c in memory (bundle)
-	}
+}
+
+// complete returns the outcome for Completions. The caller holds mu.
+func (c *caller[R]) complete() Completion[R] {
+	return Completion[R]{Tag: c.tag, Result: c.result, Receipt: c.receipt, Err: c.err}
 }

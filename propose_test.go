@@ -1,6 +1,7 @@
 package millrace_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -428,6 +429,39 @@ func TestReceiptHasEveryStep(t *testing.T) {
 		}
 		if r.Committed > 0 && (r.Queued > r.Appended || r.Appended > r.Committed || r.Committed > r.Applied || r.By != 1) {
 			t.Fatalf("the steps of the receipt %+v are out of order", r)
+		}
+	}
+}
+
+// hoarder keeps every command that it is given.
+type hoarder struct {
+	ledger
+	kept [][]byte
+}
+
+func (h *hoarder) Apply(batch []millrace.Command[[]byte], _ []uint64) error {
+	for i := range batch {
+		h.kept = append(h.kept, batch[i].Value)
+	}
+	return nil
+}
+
+// TestCommandsMayBeKept: what the codec gives a machine stays as it is, whatever memory the host reuses.
+func TestCommandsMayBeKept(t *testing.T) {
+	for name, codec := range map[string]millrace.Codec[[]byte]{"Bytes": millrace.Bytes(), "BytesInPlace": millrace.BytesInPlace()} {
+		m := &hoarder{}
+		n := open(t, alone(t), millrace.InMemory(m, codec))
+		lead(t, n)
+		command := func(i int) []byte { return fmt.Appendf(make([]byte, 100), "%s %d", name, i) }
+		for i := range 50 {
+			if _, err := n.Propose(t.Context(), command(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, kept := range m.kept {
+			if !bytes.Equal(kept, command(i)) {
+				t.Fatalf("%s: command %d of %d is %q by now", name, i, len(m.kept), kept)
+			}
 		}
 	}
 }

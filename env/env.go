@@ -25,6 +25,16 @@ type Env struct {
 	Parallelism int
 	// Duties is for tests and simulations: it watches which of its duties the turn of a group calls.
 	Duties Duties
+	// Blocks is for tests and simulations: the memory in which payloads lie.
+	Blocks Blocks
+}
+
+// Blocks is the memory for small payloads. It is reused.
+type Blocks struct {
+	// Bytes is the size of a block; 0 means the host's own. Small blocks have many borders.
+	Bytes int
+	// Poison overwrites a block when nothing holds it any more. So what looks at it too late finds no payload.
+	Poison bool
 }
 
 // Duties watches the duties of groups: what a turn does besides replicating commands, when it is wanted.

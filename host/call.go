@@ -37,6 +37,16 @@ type Call struct {
 	state proposals.Call
 }
 
+// Reset makes a Call ready for another command when its outcome is complete, and keeps nothing of this one.
+// It returns false if another Call must be made: this one went to another host, or has a place in a session.
+func (c *Call) Reset() bool {
+	if !c.state.Forget() {
+		return false
+	}
+	c.Data, c.Owner, c.Here, c.Session, c.Waits = nil, nil, false, nil, false
+	return true
+}
+
 // Call hands in a command and returns at once. An error means that the command was not taken; the owner
 // hears nothing then. Errors: an OverloadedError, ErrTooLarge, ErrStopped, ErrNotLeader if c.Here, and what
 // session.Mark.Validate says, and a HaltedError
@@ -82,15 +92,21 @@ func (g *Group) countRefused(err error) {
 }
 
 // CheckSize returns what Call would answer to a command of n bytes, without its room, as far as the size
-// goes. It is for those who know the size before they have encoded the command. A refusal counts like one of
-// Call. Any goroutine may call it.
+// goes. It is for those who know the size before they have encoded the command. Who then refuses the command
+// counts that (CountTooLarge). Any goroutine may call it.
 func (g *Group) CheckSize(n int) error {
 	if n <= g.config.MaxCommandBytes {
 		return nil
 	}
-	err := g.tooLarge(n)
-	g.proposals.Refusals.Add(err, 1)
-	return err
+	return g.tooLarge(n)
+}
+
+// CountTooLarge counts a command that its client has refused because of CheckSize. err is what the client
+// says. Any goroutine may call it.
+func (g *Group) CountTooLarge(err error) {
+	if errors.Is(err, outcome.ErrTooLarge) {
+		g.proposals.Refusals.Add(err, 1)
+	}
 }
 
 func (g *Group) tooLarge(n int) error {

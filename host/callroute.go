@@ -22,6 +22,7 @@ func (g *Group) proposalSettings() proposals.Settings {
 func (g *Group) callSettings(o session.Options) proposals.Settings {
 	s := g.proposalSettings()
 	s.Clock, s.Callers, s.Wake = g.host.env.env.Clock.Now, (*callers)(g), g.wake
+	s.Times = g.host.config.StageTimes
 	s.DrawSession = func() session.ID { return g.drawSession(g.machine.apply.Time.Last()) }
 	s.Freed = func() {
 		if g.inbox.hasProposals() {
@@ -29,6 +30,9 @@ func (g *Group) callSettings(o session.Options) proposals.Settings {
 		}
 	}
 	s.Group, s.MaxNumbers, s.FrameBytes = g.id, min(proposals.MaxNumbers, o.MaxNumbers()), g.host.memory.waiting.Max/4
+	if g.machine.objects != nil {
+		s.Alone = isAboutObjects
+	}
 	s.ElectionTicks, s.HeartbeatTicks = int64(g.host.config.electionTicks()), ticksPerHeartbeat
 	return s
 }

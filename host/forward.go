@@ -125,8 +125,7 @@ func (g *Group) proposeFrame(f *proposals.Frame) (why proposals.Why) {
 	if len(fresh) == 0 {
 		return 0
 	}
-	first, err := g.proposeEntries(g.work.entries, len(g.work.entries), 0)
-	n := uint64(len(g.work.entries))
+	first, last, err := g.proposePacked(g.work.entries)
 	clear(g.work.entries)
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
@@ -135,10 +134,10 @@ func (g *Group) proposeFrame(f *proposals.Frame) (why proposals.Why) {
 		return proposals.NoLeader // the core has stopped
 	}
 	for i := range fresh {
-		copies.Add(fresh[i].Mark, first+uint64(i))
+		copies.Add(fresh[i].Mark, last) // several may share an entry; all of the frame are in the log alike
 	}
-	g.life.counts.taken.Add(n)
-	g.proposals.forwarders.Add(f.From, first, first+n-1)
+	g.life.counts.taken.Add(uint64(len(fresh)))
+	g.proposals.forwarders.Add(f.From, first, last)
 	return 0
 }
 

@@ -207,6 +207,7 @@ type inbox struct {
 
 	commands atomic.Int64 // that wait; 0 spares those who look the lock
 	due      atomic.Bool  // as many wait as verdict says
+	woken    atomic.Bool  // commands have woken the group, and no turn has begun since
 	answered atomic.Bool  // answers or messages wait: the same
 	filled   atomic.Bool  // anything but commands waits, or may: the same
 

@@ -56,8 +56,12 @@ func (b *inbox) enqueueProposal(p proposals.Proposal) (wakes bool, err error) {
 	}
 	b.proposalBytes += p.Bytes()
 	b.register(append(b.waiting.proposals, p))
-	return b.due.Load(), nil
+	return b.mustWake(), nil
 }
+
+// mustWake reports whether the group must be woken for commands that have just come: once for all that come
+// before its next turn begins. So a thousand clients do not queue at the lock of the shard.
+func (b *inbox) mustWake() bool { return b.due.Load() && !b.woken.Load() && !b.woken.Swap(true) }
 
 // fill locks what is no command, for something that the next turn must find.
 func (b *inbox) fill() {
@@ -87,7 +91,7 @@ func (b *inbox) enqueueProposals(batch []proposals.Proposal) (taken int, wakes b
 		return 0, false, err
 	}
 	b.register(append(b.waiting.proposals, batch[:taken]...))
-	return taken, b.due.Load(), err
+	return taken, b.mustWake(), err
 }
 
 // register changes the commands that wait, because some have come.
@@ -170,11 +174,11 @@ func (b *inbox) recordReplaced(peer uint64) {
 	b.answered.Store(len(b.waiting.answers)+len(b.waiting.messages) > 0)
 }
 
-func (b *inbox) enqueueAnswers(answers []raftpb.Message) {
-	b.fill()
+// putAnswers enqueues answers of a lane. The caller holds the lock of what is given.
+func (b *inbox) putAnswers(answers []raftpb.Message) {
+	b.filled.Store(true)
 	b.waiting.answers = append(b.waiting.answers, answers...)
 	b.answered.Store(true)
-	b.unlockGiven()
 }
 
 func (b *inbox) recordUnreachable(peer uint64) {
@@ -253,6 +257,7 @@ func (b *inbox) recordForgot(o appendlane.Outcome) {
 // wait.
 func (b *inbox) begin(spare *givenInputs, maxBytes int64) {
 	spare.reset() // again, if the turn before has not ended well
+	b.woken.Store(false)
 	if !b.filled.Load() {
 		return
 	}

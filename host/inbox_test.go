@@ -326,8 +326,8 @@ func TestHeldCommandsWakeLate(t *testing.T) {
 		}
 		return wakes
 	}
-	if n := put(2, 10); n != 2 {
-		t.Errorf("%d of 2 commands wake the group that no rule has kept", n)
+	if n := put(2, 10); n != 1 {
+		t.Errorf("%d of 2 commands wake the group that no rule has kept, want the first", n)
 	}
 	says(batches.Verdict{Wake: 5, WakeBytes: 1 << 20})
 	if n := put(2, 10); n != 0 {
@@ -399,4 +399,37 @@ func TestAVerdictFindsWhatCameMeanwhile(t *testing.T) {
 			t.Errorf("one command waits, %d must: due %t", c.wake, due)
 		}
 	}
+}
+
+// enqueueAnswers is putAnswers for a caller that does not hold the lock.
+func (b *inbox) enqueueAnswers(answers []raftpb.Message) {
+	b.fill()
+	defer b.unlockGiven()
+	b.putAnswers(answers)
+}
+
+// Commands wake their group once for all that come before its next turn begins. One that comes later wakes it
+// again, although the turn has not looked at the commands yet.
+func TestCommandsWakeOnce(t *testing.T) {
+	b := anInbox(1<<20, 1<<20)
+	enqueue := func(want bool) {
+		t.Helper()
+		if wakes, err := b.enqueueProposal(command(10)); err != nil || wakes != want {
+			t.Errorf("wakes %t, %v; want %t", wakes, err, want)
+		}
+	}
+	enqueue(true)
+	enqueue(false)
+	if _, wakes, err := b.enqueueProposals([]proposals.Proposal{command(1), command(1)}); wakes || err != nil {
+		t.Errorf("several wake it again: %v", err)
+	}
+	var in inputs
+	b.beginTurn(&in, 1<<20)
+	enqueue(true)
+	enqueue(false)
+	takeAll(b, &in, 1<<20)
+	if len(in.proposals) != 6 {
+		t.Errorf("a turn gets %d commands, want 6", len(in.proposals))
+	}
+	enqueue(true)
 }

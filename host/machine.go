@@ -39,6 +39,7 @@ func (g *Group) openMachine(machine statemachine.Machine) error {
 		Group: g.id, Self: g.self, Machine: machine, Lanes: g.host.appliers, Log: g.writes.storage.log, FS: g.host.env.fs,
 		Ticks: g.host.clock.awakeAtBeat, Logger: g.host.env.logger, Retry: g.host.storage.shortages.Later,
 		Dir: identity.GroupDir(g.host.config.Dir, g.id), InMemory: g.host.config.Durability.Kind == wal.KindMemory,
+		Blocks: g.host.memory.blocks,
 	}
 	g.machine.apply = apply.New((*machineGroup)(g), s)
 	m, ok := machine.(*apply.Commands)
@@ -87,11 +88,8 @@ func (g *machineGroup) Done(through uint64, answers []raftpb.Message) {
 	if through > 0 {
 		g.reads.queue.Applied(through)
 	}
-	g.inbox.enqueueAnswers(answers)
-	if through == 0 || g.writes.awaitsApply.Load() {
+	if (*Group)(g).give(answers, &g.writes.awaitsApply) || through == 0 {
 		(*Group)(g).wake()
-	} else {
-		(*Group)(g).wakeLazily()
 	}
 }
 

@@ -1,7 +1,9 @@
 package host
 
 import (
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/internal/proposals"
+	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -24,6 +26,19 @@ const (
 	// maxMemoryBytes is more than a machine has. The log allocates a table of its share when it is opened.
 	maxMemoryBytes = 1 << 40
 )
+
+// blockBytes is the size of the blocks for small commands (package arena).
+const blockBytes = 64 << 10
+
+// blocks returns how a host makes its blocks. Those that wait for another use are a part of the share for
+// received messages.
+func (c Config) blocks(e env.Blocks) arena.Options {
+	o := arena.Options{BlockBytes: blockBytes, IdleBytes: int(min(c.shareOf(receivedShare)/4, 8<<20)), Poison: e.Poison}
+	if e.Bytes > 0 {
+		o.BlockBytes = e.Bytes
+	}
+	return o
+}
 
 // largestCommand is the largest command that the shares leave space for. A frame to a peer must hold it, and
 // a group alone gets half of a share (budget.take).

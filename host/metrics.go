@@ -7,6 +7,7 @@ import (
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/apply"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
 )
@@ -72,6 +73,15 @@ type ReadMetrics struct {
 	Refused                        uint64 // of any kind, with ErrOverloaded
 }
 
+// TimeMetrics say how long commands and reads on this host took. All is zero without Config.StageTimes.
+type TimeMetrics struct {
+	// Commands are those of Group.Call, and so of package millrace. A stage that happens on another host is not
+	// measured here: of forwarded commands only Committed and Applied are.
+	Commands outcome.CommandTimes
+	// Reads are answered reads of all kinds but leases: a lease read waits for nothing.
+	Reads outcome.Histogram
+}
+
 // QueueMetrics are bytes that a group holds now, with overhead.
 type QueueMetrics struct {
 	Waiting  int64 // commands that wait for a turn
@@ -105,6 +115,7 @@ type GroupMetrics struct {
 	Batches   BatchMetrics
 	Calls     CallMetrics
 	Reads     ReadMetrics
+	Times     TimeMetrics
 	Queues    QueueMetrics
 	Snapshots SnapshotMetrics
 	Objects   ObjectMetrics
@@ -239,6 +250,8 @@ func (g *Group) Metrics() GroupMetrics {
 		},
 	}
 	m.Batches = BatchMetrics(g.proposals.batching.Counts())
+	m.Times.Commands, _ = g.proposals.Times()
+	m.Times.Reads, _ = g.reads.queue.Took()
 	p := g.proposals.Counts()
 	m.Proposals.Committed, m.Queues.Proposed = p.Committed, p.Bytes
 	m.Calls = CallMetrics{Forwarded: p.Forwarded, Taken: c.taken.Load(), Retried: p.Retried, Expired: p.Expired}

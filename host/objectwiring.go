@@ -64,6 +64,9 @@ func rejectOfLeader(command []byte) error {
 	return nil
 }
 
+// isAboutObjects reports whether a command must be an entry of its own: its lane may have to wait before it.
+func isAboutObjects(command []byte) bool { return !object.IsPlain(command) }
+
 // objectHook is the apply.Hook of a group with objects.
 type objectHook struct {
 	*objects.Keeper

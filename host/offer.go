@@ -1,7 +1,6 @@
 package host
 
 import (
-	"encoding/binary"
 	"errors"
 	"time"
 
@@ -40,7 +39,9 @@ func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) 
 	}
 	together := g.proposals.Together && len(batch) > 1
 	if together {
-		g.pack(bytes)
+		joined := proposals.JoinEntries(g.work.entries, bytes)
+		clear(g.work.entries)
+		g.work.entries = append(g.work.entries[:0], joined)
 	}
 	first, err := g.proposeEntries(g.work.entries, len(batch), len(batch))
 	clear(g.work.entries)
@@ -65,22 +66,10 @@ func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) 
 	}
 }
 
-// pack makes one entry of those in the scratch, whose data has some bytes.
-func (g *Group) pack(bytes int) {
-	data := make([]byte, 0, raftpb.BatchOverheadBytes+len(g.work.entries)*raftpb.CommandOverheadBytes+bytes)
-	data = binary.LittleEndian.AppendUint32(data, uint32(len(g.work.entries)))
-	for i := range g.work.entries {
-		data = raftpb.AppendCommand(data, g.work.entries[i].Data)
-	}
-	clear(g.work.entries)
-	g.work.entries = append(g.work.entries[:0], raftpb.Entry{Type: raftpb.EntryBatch, Data: data})
-}
-
-// packs reports whether the commands of one turn may be one entry: every member has said that it reads such
-// entries. A machine that keeps its state on disk, or that may have to wait for objects, gets entries of one
-// command each.
+// packs reports whether commands may share an entry: every member has said that it reads such entries. A
+// machine that keeps its state on disk gets entries of one command each.
 func (g *Group) packs() bool {
-	if !g.host.config.BatchEntries || g.machine.apply.Hook != nil {
+	if !g.host.config.BatchEntries {
 		return false
 	}
 	if m, ok := g.machine.apply.Machine.(*apply.Commands); ok && m.Options.Applied != nil {
@@ -126,6 +115,17 @@ func (g *Group) proposeEntries(entries []raftpb.Entry, commands, own int) (first
 	return last + 1 - uint64(len(entries)), nil
 }
 
+// proposePacked proposes entries with one command each that no client of this host waits for in the ring, all
+// or none. Those that may share an entry do. It returns the indexes of the first and the last entry.
+func (g *Group) proposePacked(entries []raftpb.Entry) (first, last uint64, err error) {
+	commands := len(entries)
+	if commands > 1 && g.packs() {
+		entries = g.proposals.Pack(entries)
+	}
+	first, err = g.proposeEntries(entries, commands, 0)
+	return first, first + uint64(len(entries)) - 1, err
+}
+
 // stamp returns the stamp of an entry, if it is the first of its batch and one is due.
 func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
 	if !first {
@@ -143,8 +143,9 @@ func (t *callTurn) View() proposals.View {
 
 func (t *callTurn) TakesCommands() bool                              { return t.members.founding.TakesCommands() }
 func (t *callTurn) Stamp(first bool) (stamp time.Duration, due bool) { return (*Group)(t).stamp(first) }
-func (t *callTurn) Propose(entries []raftpb.Entry) (first uint64, err error) {
-	return (*Group)(t).proposeEntries(entries, len(entries), 0)
+func (t *callTurn) Propose(entries []raftpb.Entry) error {
+	_, _, err := (*Group)(t).proposePacked(entries)
+	return err
 }
 func (t *callTurn) ProposeOffered()   { (*Group)(t).proposeAll() }
 func (t *callTurn) NextFrame() uint64 { return t.host.nextFrame() }

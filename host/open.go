@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/reports"
+	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/vfs"
@@ -150,6 +151,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		shutdown: hostShutdown{shutdown: shutdown{done: make(chan struct{})}},
 	}
 	h.memory.init(c)
+	h.memory.blocks = arena.New(c.blocks(e.env.Blocks))
 	h.groups.init(h.storage.log.Deleted())
 	h.network.peers.Init(c.ID, c.Members, h.bookWiring())
 	h.openPlacer()

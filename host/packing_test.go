@@ -3,11 +3,18 @@ package host
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/object"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 )
 
 // described says what the log has behind an index: the sizes of the commands of each entry.
@@ -78,3 +85,67 @@ func TestOneTurnIsOneEntry(t *testing.T) {
 }
 
 const largeForTest = 64 << 10
+
+// The commands that one frame forwards share entries, too. Those about objects, and large ones, stay alone.
+// And none share while a member has not said that it reads such entries.
+func TestForwardedCommandsShareEntries(t *testing.T) {
+	out := &bodyTransport{}
+	l := openTestHostWith(t, 3, func(c *Config) { c.BatchEntries, c.MemoryBytes = true, 64<<20 }, WithTransport(out))
+	defer func() { _ = l.Close(over()) }()
+	plain, names := object.AppendHead(nil, nil), object.AppendHead(nil, []object.ID{{1}})
+	number := uint64(0)
+	// forward hands in a frame, and returns how many commands each new entry has.
+	forward := func(commands ...[]byte) (counts []int) {
+		t.Helper()
+		number++
+		body := proposals.AppendForward(nil, proposals.Forward{Group: l.group.id, Term: 1, Frame: number})
+		for i, command := range commands {
+			m := session.Mark{ID: session.ID{Client: [16]byte{1}, Birth: time.Second}, Number: 10*number + uint64(i), Low: 1}
+			body = proposals.AppendCommand(body, session.Header{Mark: m, HasMark: true}, command)
+		}
+		after := l.last()
+		if err := l.receiveForward(2, transport.Control, body); err != nil {
+			t.Fatal(err)
+		}
+		l.manual.runIdle()
+		entries, err := l.group.Log(after+1, l.last()+1, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range entries {
+			counts = append(counts, 0)
+			for range entries[i].Commands() {
+				counts[i]++
+			}
+		}
+		return counts
+	}
+	said := l.config.settings().Encode()
+	for id, c := range map[uint64]struct {
+		options statemachine.CommandOptions
+		want    []int
+	}{
+		2: {statemachine.CommandOptions{}, []int{2, 1, 3}},
+		3: {statemachine.CommandOptions{Objects: &statemachine.ObjectOptions{}}, []int{2, 1, 1, 2}},
+	} {
+		g, err := l.OpenGroup(t.Context(), GroupConfig{ID: id, MaxCommandBytes: 1 << 20}, Commands(&echoMachine{}, c.options))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.group = g
+		l.manual.runIdle()
+		l.leadGroup(g)
+		commands := [][]byte{plain, plain, append([]byte{0}, make([]byte, largeForTest)...), names, plain, plain}
+		l.control(2, said)
+		l.control(3, said)
+		if have := forward(commands...); !slices.Equal(have, c.want) {
+			t.Errorf("group %d: entries with %v commands, want %v", id, have, c.want)
+		}
+		silent := l.config
+		silent.BatchEntries = false
+		l.control(2, silent.settings().Encode())
+		if have := forward(commands...); len(have) != len(commands) {
+			t.Errorf("group %d: entries with %v commands, and a member has not said that it reads such entries", id, have)
+		}
+	}
+}

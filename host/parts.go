@@ -30,6 +30,7 @@ import (
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/internal/repetition"
 	"github.com/millrace/millrace/raft"
@@ -320,6 +321,7 @@ type memory struct {
 type hostMemory struct {
 	memory
 	waiters proposals.Pool
+	blocks  *arena.Pool // for small commands
 }
 
 // groupProposals are the commands of clients, from the door to the answer.

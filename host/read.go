@@ -92,9 +92,11 @@ func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool)
 func (l Lease) Holds() bool { return l.lease.Holds() }
 
 func (rd *groupReads) init(g *Group) {
-	rd.queue.Init(reads.Settings{
-		Group: g.id, Self: g.self, Life: g.host.life(), Interval: ticksPerHeartbeat, Budget: &g.host.memory.waiting,
-	}, (*readsWiring)(g))
+	s := reads.Settings{Group: g.id, Self: g.self, Life: g.host.life(), Interval: ticksPerHeartbeat, Budget: &g.host.memory.waiting}
+	if g.host.config.StageTimes {
+		s.Now = g.host.env.env.Clock.Now
+	}
+	rd.queue.Init(s, (*readsWiring)(g))
 	rd.round = reads.NewRound(&rd.queue)
 }
 

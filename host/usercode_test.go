@@ -208,3 +208,89 @@ func TestUserFunctionsOfTLS(t *testing.T) {
 		}
 	}
 }
+
+// deliveringMachine breaks where it gives results.
+type deliveringMachine struct{ brokenMachine }
+
+func (m deliveringMachine) Apply([]statemachine.Command) error   { return nil }
+func (m deliveringMachine) Deliver(batch []statemachine.Command) { _ = m.brokenMachine.Apply(batch) }
+func (m deliveringMachine) Callee() string                       { return "Deliver" }
+
+// Deliver that panics, or ends its goroutine, halts the machine of its member.
+func TestBrokenDeliver(t *testing.T) {
+	for how, end := range map[string]func(){"panic": func() { panic("boom") }, "goexit": runtime.Goexit} {
+		t.Run(how, func(t *testing.T) {
+			h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "127.0.0.1:0"}}, WithLogger(quiet))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.Close(context.Background())
+			g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, Commands(deliveringMachine{brokenMachine{end}}, statemachine.CommandOptions{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := g.WaitLeader(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			e := newEchoCaller()
+			c := e.call("break")
+			if err := g.Call(c); err != nil {
+				t.Fatal(err)
+			}
+			<-e.committed
+			for g.Halted() == nil {
+				if t.Context().Err() != nil {
+					t.Fatal("the machine is not halted")
+				}
+				runtime.Gosched()
+			}
+			if says := g.Halted().Error(); !strings.Contains(says, "Deliver") {
+				t.Errorf("halted: %s", says)
+			}
+		})
+	}
+}
+
+// shyMachine does not say whether it keeps its commands.
+type shyMachine struct{ kept chan []byte }
+
+func (m *shyMachine) BorrowsData() bool { panic("boom") }
+
+func (m *shyMachine) Apply(entries []statemachine.Entry) error {
+	for i := range entries {
+		m.kept <- entries[i].Data
+	}
+	return nil
+}
+
+// A machine that panics when it is asked whether it borrows counts as one that keeps its commands.
+func TestABorrowerThatPanics(t *testing.T) {
+	var lines lockedText
+	h, err := Open(t.Context(), Config{ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "127.0.0.1:0"}},
+		WithLogger(slog.New(slog.NewTextHandler(&lines, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = h.Close(context.Background()) }()
+	m := &shyMachine{make(chan []byte, 10)}
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1, Volatile: true}, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.WaitLeader(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range cap(m.kept) {
+		if _, err := g.Propose(t.Context(), fmt.Appendf(nil, "command %d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range cap(m.kept) {
+		if have, want := string(<-m.kept), fmt.Sprintf("command %d", i); have != want {
+			t.Errorf("the machine has kept %q, want %q", have, want)
+		}
+	}
+	if text := lines.String(); !strings.Contains(text, "counts as one that does") || !strings.Contains(text, "BorrowsData of the state machine") {
+		t.Errorf("the log says %s", text)
+	}
+}

@@ -20,11 +20,8 @@ func (w *writer) Appended() {
 }
 
 func (w *writer) Answer(answers []raftpb.Message, woken *sched.Woken) {
-	w.inbox.enqueueAnswers(answers)
-	if w.writes.awaitsAppend.Load() {
+	if (*Group)(w).give(answers, &w.writes.awaitsAppend) {
 		woken.Add(&w.seat)
-	} else {
-		(*Group)(w).wakeLazily()
 	}
 }
 

@@ -65,6 +65,9 @@ func IsOfLeader(data []byte) bool {
 	return len(data) > 0 && (data[0] == kindHold || data[0] == kindPass)
 }
 
+// IsPlain reports whether a command is one of the state machine that names no sets.
+func IsPlain(data []byte) bool { return len(data) > 0 && data[0] == kindPlain }
+
 // DecodeCommand reads a command. Its Data is a part of data. The error depends on data alone, so all members
 // of a group meet the same one.
 func DecodeCommand(data []byte) (c Command, err error) {

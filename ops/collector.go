@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/outcome"
 )
 
 // Collector has all series of a host and of its open groups for a prometheus.Registry. Every series is there
@@ -16,6 +17,8 @@ type Collector struct {
 	hosts    []described[hostMetrics]
 	groups   []described[groupMetrics]
 	syncTime *prometheus.Desc
+	command  *prometheus.Desc
+	read     *prometheus.Desc
 }
 
 // NewCollector returns the series of a host. With hostOnly those of groups are left out: a host with
@@ -38,6 +41,8 @@ func newCollector(metrics func() (host.HostMetrics, []host.GroupMetrics)) *Colle
 		metrics:  metrics,
 		hosts:    describe(hostSeries, "host"),
 		groups:   describe(groupSeries, "host", "group"),
+		command:  prometheus.NewDesc(namespace+"group_command_seconds", "Time of a command from its arrival on this host to a stage; nothing without the setting stage-times.", []string{"host", "group", "stage"}, nil),
+		read:     prometheus.NewDesc(namespace+"group_read_seconds", "Time of a read that was answered and is no lease read; nothing without the setting stage-times.", []string{"host", "group"}, nil),
 		syncTime: prometheus.NewDesc(namespace+"log_sync_seconds", "Time of a sync of the log (fsync).", []string{"host"}, nil),
 	}
 }
@@ -51,6 +56,8 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 		to <- s.desc
 	}
 	to <- c.syncTime
+	to <- c.command
+	to <- c.read
 }
 
 // Collect is for prometheus.Collector.
@@ -60,6 +67,15 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	collect(c.hosts, &h, to, id)
 	to <- histogram(c.syncTime, h.Log.SyncTimes[:], time.Duration(h.Log.SyncNanos), id)
 	for i := range groups {
-		collect(c.groups, &groups[i], to, id, text(groups[i].Group))
+		group := text(groups[i].Group)
+		collect(c.groups, &groups[i], to, id, group)
+		t := &groups[i].Times
+		for _, stage := range []struct {
+			name string
+			outcome.Histogram
+		}{{"appended", t.Commands.Appended}, {"replicated", t.Commands.Replicated}, {"committed", t.Commands.Committed}, {"applied", t.Commands.Applied}} {
+			to <- histogram(c.command, stage.Counts[:], stage.Sum, id, group, stage.name)
+		}
+		to <- histogram(c.read, t.Reads.Counts[:], t.Reads.Sum, id, group)
 	}
 }

@@ -45,7 +45,7 @@ func (c *counterMachine) Restore(_ context.Context, r io.Reader) error {
 
 func openNode(t *testing.T, members map[uint64]string) *millrace.Node[int64, int64] {
 	t.Helper()
-	c := millrace.Config{ID: 1, Dir: filepath.Join(t.TempDir(), "1"), Members: members, Listen: "127.0.0.1:0", HeartbeatInterval: 20 * time.Millisecond}
+	c := millrace.Config{ID: 1, Dir: filepath.Join(t.TempDir(), "1"), Members: members, Listen: "127.0.0.1:0", StageTimes: true, HeartbeatInterval: 20 * time.Millisecond}
 	node, err := millrace.Open(t.Context(), c, millrace.InMemory(&counterMachine{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestPages(t *testing.T) {
 		{"/members", "", 200, []string{`"cluster": "`, `"role": "voter"`, `"addr": "127.0.0.1:0"`, `"removed": []`}},
 		{"/members?format=text", "", 200, []string{"leader 1", "1  voter  heard  127.0.0.1:0"}},
 		{"/members", "text/plain", 200, []string{"leader 1"}},
-		{"/metrics", "", 200, []string{`millrace_group_leads{group="1",host="1"} 1`, `millrace_group_outcomes_total{group="1",host="1",outcome="committed"} 5`, "go_goroutines", "process_", "my_program_things_total 0"}},
+		{"/metrics", "", 200, []string{`millrace_group_leads{group="1",host="1"} 1`, `millrace_group_outcomes_total{group="1",host="1",outcome="committed"} 5`, `millrace_group_command_seconds_count{group="1",host="1",stage="applied"} 5`, `millrace_group_command_seconds_bucket{group="1",host="1",stage="committed",le="+Inf"} 5`, `millrace_group_command_seconds_count{group="1",host="1",stage="replicated"} 0`, `millrace_group_read_seconds_count{group="1",host="1"} `, "go_goroutines", "process_", "my_program_things_total 0"}},
 		{"/debug/pprof/", "", 200, []string{"goroutine"}},
 		{"/debug/pprof/goroutine?debug=1", "", 200, []string{"goroutine profile"}},
 	} {

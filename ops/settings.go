@@ -68,6 +68,7 @@ func NewSettings(name string) *Settings {
 	s.Flags = flag.NewFlagSet(name, flag.ContinueOnError)
 	s.Flags.SetOutput(io.Discard) // Parse returns the error, and prints the help
 	f, c := s.Flags, &s.Config
+	c.StageTimes = true
 	f.StringVar(&s.file, "config", "", "a YAML `file` with settings; flags and the environment win over it")
 	f.BoolVar(&s.print, "print-config", false, "print all settings as such a file, with where each comes from, and end")
 
@@ -97,6 +98,8 @@ func NewSettings(name string) *Settings {
 	f.Int64Var(&c.ObjectBytesPerSecond, "object-rate", 0, "`bytes` of large objects sent in a second; 0: 1 GiB")
 	f.BoolVar(&c.AdminSocket, "admin-socket", true, "make a Unix socket in dir, for millrace members and millrace snapshot save")
 	f.Int64Var(&c.FlightRecorder.Bytes, "flight-bytes", 0, "about the most `bytes` of memory for recordings of what members did; 0: none")
+
+	f.BoolVar(&c.StageTimes, "stage-times", true, "measure how long commands and reads take, for /metrics")
 
 	f.StringVar(&s.Listen, "ops", "", "`address` for /metrics, /livez, /readyz, /explain, /members and /backup; empty: they are not served")
 	f.BoolVar(&s.Public, "ops-public", false, "let other machines reach ops: no client is asked for a password, and /backup has all the data")

@@ -277,6 +277,9 @@ func (c *clients) pollCalls(r *replica) {
 // callMachine is a replica's state machine in a group of commands. Like stateMachine it has no state.
 type callMachine struct{ replica *replica }
 
+// BorrowsData implements statemachine.Borrower.
+func (callMachine) BorrowsData() bool { return true }
+
 // Apply implements host.CommandMachine.
 func (m callMachine) Apply(batch []statemachine.Command) error {
 	r := m.replica

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/sim/property"
 )
 
@@ -51,4 +52,23 @@ func (w *world) waiting() string {
 		}
 	})
 	return s + w.positions()
+}
+
+// checkTimes demands that no command and no read was timed that the counts do not have.
+func (w *world) checkTimes() {
+	w.eachReplica(func(r *replica) {
+		if r.group == nil {
+			return
+		}
+		m := r.group.Metrics()
+		t, answered := m.Times, m.Reads.Linearizable+m.Reads.Bounded+m.Reads.AtLeast
+		switch reads := t.Reads.Count(); {
+		case !w.config.StageTimes && t != (host.TimeMetrics{}):
+			w.breaks(property.ExactlyOnce, "%s has timed what it should not: %+v", r.name, t)
+		case t.Commands.Replicated.Count() > t.Commands.Appended.Count():
+			w.breaks(property.ExactlyOnce, "%s has timed %d commands as replicated, and %d as appended", r.name, t.Commands.Replicated.Count(), t.Commands.Appended.Count())
+		case reads > answered:
+			w.breaks(property.ExactlyOnce, "%s has timed %d reads, and answered %d", r.name, reads, answered)
+		}
+	})
 }

@@ -16,6 +16,9 @@ import (
 // the ghost.
 type stateMachine struct{ replica *replica }
 
+// BorrowsData implements statemachine.Borrower.
+func (stateMachine) BorrowsData() bool { return true }
+
 // Apply checks state machine safety (§3.6): no two hosts apply different commands at one position.
 func (m stateMachine) Apply(entries []statemachine.Entry) error {
 	r, w := m.replica, m.replica.life.w

@@ -195,6 +195,7 @@ func (w *world) endWell() {
 	w.checkRecovery()
 	w.checkCost(began)
 	w.checkAnswers()
+	w.checkTimes()
 	w.objects.handOver()
 	if !w.runUntil(w.now+healTime+2*w.objectLife(), w.haveAllObjects) {
 		w.breaks(property.Objects, "%v after the last fault a member lacks objects, or has too many: %s", healTime, w.describeObjects())

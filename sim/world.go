@@ -102,6 +102,7 @@ func newWorld(o Options) *world {
 		ElectionTimeout:   100 * time.Millisecond,
 		SegmentBytes:      pick(w.rng, int64(8<<10), 32<<10, 128<<10),
 		LogCacheBytes:     pick(w.rng, int64(1), 2<<10, 1<<20),
+		StageTimes:        o.Seed%2 == 0,
 	}
 	w.groupConfig = host.GroupConfig{MaxAppendBytes: pick(w.rng, 1, 256, 0)}
 	w.config.MemoryBytes = pick(splitSeed(o.Seed, 11), int64(128<<10), 1<<20, 256<<20)
@@ -307,12 +308,16 @@ func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(rng.Int64N(int64(hi-lo)))
 }
 
+// blockBytes is the size of a host's blocks: many commands are at a border.
+const blockBytes = 1 << 10
+
 // env is the simulated environment of a host.
 func (l *life) env() env.Env {
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], l.rng.Uint64())
 	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed), Parallelism: l.w.parallelism,
-		Duties: env.Duties{Every: l.w.options.EveryDuty, Called: l.w.countDuty}}
+		Duties: env.Duties{Every: l.w.options.EveryDuty, Called: l.w.countDuty},
+		Blocks: env.Blocks{Bytes: blockBytes, Poison: true}}
 }
 
 // hardwareClock is a host's own clock: it may run fast or slow, and never goes back.

@@ -97,7 +97,13 @@ func (k *kit[C, R]) name(i int) string {
 
 // decode returns a new value of a command.
 func (k *kit[C, R]) decode(i int) (C, error) {
-	c, err := k.codec.Decode(append([]byte(nil), k.encoded[i]...))
+	data := append([]byte(nil), k.encoded[i]...)
+	c, err := k.codec.Decode(data)
+	if copies, says := k.codec.(millrace.CopyingCodec[C]); says && copies.DecodeCopies() {
+		for j := range data { // as a host does with memory that it reuses
+			data[j] = 0xDB
+		}
+	}
 	if err != nil {
 		err = fmt.Errorf("the codec cannot decode what it has encoded for %s of %d bytes: %w", k.name(i), len(k.encoded[i]), err)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -22,8 +23,8 @@ import (
 //
 // Invariant: while a run of a group covers bytes of the ring, they do not change. The appender removes the
 // run from its group, under Group.mu, before it uses the bytes again. A reader copies small data out under
-// Group.mu, each into an array of its own. So nothing outside refers to memory of the ring, and a state
-// machine that keeps one command keeps no other.
+// Group.mu, each into an array of its own, or into memory that it borrows (Group.Borrow). So nothing outside
+// refers to memory of the ring, and a state machine that keeps one command keeps no other.
 //
 // Rejected: keeping all entries as values. A value is a slot of 48 bytes, or twice that while the slice
 // grows, and a pointer that each garbage collection follows: 2 million entries of 32 bytes took 400 MiB and
@@ -321,12 +322,19 @@ func (w *walker) step() bool {
 	return true
 }
 
-// entry returns the current entry. Its data is an array of its own, or the array that was appended.
-func (w *walker) entry() raftpb.Entry {
+// entry returns the current entry. Its data is an array of its own, or the array that was appended. A command
+// that is copied is in the loan, if there is one.
+func (w *walker) entry(loan *arena.Loan) raftpb.Entry {
 	e := raftpb.Entry{Term: w.id.Term, Index: w.id.Index, Type: w.typ, Sum: w.sum}
-	if w.length < largeBytes {
-		e.Data = w.ring.read(w.at, w.length)
-	} else {
+	switch {
+	case w.length == 0:
+	case w.length < largeBytes && loan != nil && w.typ.HoldsCommands():
+		e.Data = loan.Space(w.length)
+		w.ring.read(w.at, e.Data)
+	case w.length < largeBytes:
+		e.Data = make([]byte, w.length)
+		w.ring.read(w.at, e.Data)
+	default:
 		e.Data = w.large[0][:w.length:w.length]
 	}
 	return e

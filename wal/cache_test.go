@@ -110,7 +110,7 @@ func (c cacheTwin) check(t *rapid.T, l *Log) {
 			}
 			next = runs[k].hi()
 			for w := walkRun(&l.table.cache, &runs[k]); w.step(); {
-				have := w.entry()
+				have := w.entry(nil)
 				if want, ok := c.at(id, w.id.Index); !ok || !sameEntry(have, want) {
 					t.Fatalf("group %d: cached %+v, want %+v (%v)", id, have, want, ok)
 				}

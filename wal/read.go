@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal/record"
 )
@@ -72,21 +73,39 @@ func (g *Group) Recent(lo, hi, maxBytes uint64) (entries []raftpb.Entry, ok bool
 	return r.found, ok
 }
 
-// reading is one call of Entries or Recent under way.
+// Borrow is Recent for a reader that looks at the entries for a while, and appends them to into. Data of
+// commands that Recent would copy is in the loan, and valid until that ends. Everything else is as in Recent.
+func (g *Group) Borrow(lo, hi, maxBytes uint64, loan *arena.Loan, into []raftpb.Entry) (entries []raftpb.Entry, ok bool) {
+	if lo >= hi {
+		return into, true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.missing(lo) != nil || g.missing(hi-1) != nil {
+		return into, false
+	}
+	r := reading{group: g, next: lo, hi: hi, found: into, before: len(into), maxBytes: maxBytes, left: maxBytes, loan: loan}
+	ok = r.copyCached()
+	return r.found, ok
+}
+
+// reading is one call of Entries, Recent or Borrow under way.
 type reading struct {
-	group *Group
-	next  uint64 // the entry wanted next
-	hi    uint64
-	found []raftpb.Entry
-	done  bool
-	cuts  uint64 // of the group, when it began
+	group  *Group
+	next   uint64 // the entry wanted next
+	hi     uint64
+	found  []raftpb.Entry
+	before int // entries of found that are of other calls
+	done   bool
+	cuts   uint64 // of the group, when it began
 
 	maxBytes, left uint64
+	loan           *arena.Loan // nil: what is copied gets arrays of its own
 }
 
 // wants reports whether the limit allows an entry with this many bytes of data. If not, it sets done.
 func (r *reading) wants(length int) bool {
-	r.done = len(r.found) > 0 && entryBytes(length) > r.left
+	r.done = len(r.found) > r.before && entryBytes(length) > r.left
 	return !r.done
 }
 
@@ -166,7 +185,7 @@ func (r *reading) copyCached() bool {
 			}
 			if r.wants(w.length) {
 				left -= int(entryBytes(w.length))
-				r.take(w.entry())
+				r.take(w.entry(r.loan))
 			}
 		}
 	}

@@ -197,19 +197,9 @@ func (r *ring) head(p uint64) (typ raftpb.EntryType, sum uint32, at uint64, leng
 	return raftpb.EntryType(b[8]), binary.LittleEndian.Uint32(b[4:]), p + cachedHead, int(binary.LittleEndian.Uint32(b))
 }
 
-// read returns a copy of n bytes at p, nil if there are none.
-func (r *ring) read(p uint64, n int) []byte {
-	if n == 0 {
-		return nil
+// read copies the bytes at p into all of data.
+func (r *ring) read(p uint64, data []byte) {
+	for done := 0; done < len(data); {
+		done += copy(data[done:], r.from(p+uint64(done)))
 	}
-	if b := r.from(p); n <= len(b) {
-		own := make([]byte, n)
-		copy(own, b)
-		return own
-	}
-	own := make([]byte, n)
-	for done := 0; done < n; {
-		done += copy(own[done:], r.from(p+uint64(done)))
-	}
-	return own
 }

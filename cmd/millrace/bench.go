@@ -36,6 +36,7 @@ type benchFlags struct {
 	maxInFlight int
 	young       bool
 	batch       bool
+	typed       bool
 	groups      int
 	profile     string
 	output
@@ -68,6 +69,8 @@ Rows
              the outcomes together. Clients is how many of its writes are under way.
   async+groups     async over several groups of the same hosts (--groups), each with its share of the clients, and led
              by the hosts in turn. There is one log for all groups of a host.
+  typed, typed+batch   async and async+batch behind the typed face (--typed): Node.Propose, which answers with the
+             result of the leader's machine, and Node.SubmitMany. Below the table they are compared with the bytes.
 
 Columns
   ops/s      acknowledged writes a second.     mean … max   latency as the client saw it.
@@ -119,6 +122,7 @@ func newBench(a app) *cobra.Command {
 	flags.IntVar(&f.hosts, "nodes", 3, "hosts of the cluster, all of them voters")
 	flags.StringVar(&f.pipelines, "pipelines", strings.Join(defaultPipelines(), ","), `what to measure besides bare; "bare" alone measures only that`)
 	flags.BoolVar(&f.batch, "batch", false, "measure "+bench.BatchName+", too: one goroutine that keeps as many writes under way as there are clients")
+	flags.BoolVar(&f.typed, "typed", false, "measure the typed face, too, beside the bytes below it: "+bench.TypedName+" and async, "+bench.TypedBatchName+" and "+bench.BatchName)
 	flags.IntVar(&f.groups, "groups", 0, "measure "+bench.GroupsName+", too: the clients spread over so many groups of the same hosts")
 	flags.StringVar(&f.durability, "durability", "group", "when an append counts: group, sync, group-delay(3ms,65536,100), unsafe-interval(3s,1048576), unsafe-os, memory; bare in its three forms is always group")
 	flags.StringVar(&f.fsyncDelay, "fsync-delay", "0", "sleep added to every fsync after the real one, to stand for a slow disk: 2ms, 500us")
@@ -186,11 +190,20 @@ func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (ben
 	if p.Pipelines, err = list("pipelines", f.pipelines, func(s string) (string, error) { return s, nil }); err != nil {
 		return p, err
 	}
+	var more []string
+	switch {
+	case f.typed:
+		more = []string{"async", bench.TypedName, bench.BatchName, bench.TypedBatchName}
+	case f.batch:
+		more = []string{bench.BatchName}
+	}
+	for _, name := range more {
+		if !slices.Contains(p.Pipelines, name) {
+			p.Pipelines = append(p.Pipelines, name)
+		}
+	}
 	if f.groups > 0 && !slices.Contains(p.Pipelines, bench.GroupsName) {
 		p.Pipelines = append(p.Pipelines, bench.GroupsName)
-	}
-	if f.batch && !slices.Contains(p.Pipelines, bench.BatchName) {
-		p.Pipelines = append(p.Pipelines, bench.BatchName)
 	}
 	// bare is always measured.
 	if p.Pipelines = slices.DeleteFunc(p.Pipelines, func(name string) bool { return name == bench.BareName }); len(p.Pipelines) == 0 {
@@ -205,9 +218,9 @@ func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (ben
 	return p, p.Validate()
 }
 
-// defaultPipelines is all but what --batch and --groups add.
+// defaultPipelines is all but what --batch, --typed and --groups add.
 func defaultPipelines() []string {
-	return slices.DeleteFunc(bench.PipelineNames(), func(name string) bool { return name == bench.BatchName || name == bench.GroupsName })
+	return slices.DeleteFunc(bench.PipelineNames(), bench.IsOptional)
 }
 
 // quick replaces the default of a flag by a smaller value, unless the user gave the flag.

@@ -49,7 +49,7 @@ func (s *store) Apply(batch []millrace.Command[server.Command], results []server
 	v := &view{store: s, changes: changes{}}
 	m := s.meta
 	for i := range batch {
-		if results[i], err = m.totals.Apply(v, &batch[i].Value, batch[i].Index); err != nil {
+		if results[i], err = m.totals.Apply(v, &batch[i].Value, server.VersionOf(batch[i].Index, batch[i].Pos)); err != nil {
 			return err
 		}
 		m.applied = batch[i].Index

@@ -36,7 +36,7 @@ func (s *store) Apply(batch []millrace.Command[server.Command], results []server
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range batch {
-		if results[i], err = s.totals.Apply(s.items, &batch[i].Value, batch[i].Index); err != nil {
+		if results[i], err = s.totals.Apply(s.items, &batch[i].Value, server.VersionOf(batch[i].Index, batch[i].Pos)); err != nil {
 			return err
 		}
 	}

@@ -23,6 +23,12 @@ type CommandMachine interface {
 	Apply(batch []Command) error
 }
 
+// Deliverer is a CommandMachine that gives no results in Apply. It keeps them until Deliver. That is called
+// after each Apply that has returned nil, with the same batch. The group has forgotten the Calls of the batch
+// by then, so an owner that gets its result may reuse its Call. Deliver must not block. A
+// panic halts the machine of this member, and the owners that have no result yet get none.
+type Deliverer interface{ Deliver(batch []Command) }
+
 // Command is a committed command.
 type Command struct {
 	Index, Term uint64
@@ -30,7 +36,8 @@ type Command struct {
 	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes back,
 	// and is the same on every member.
 	Time time.Duration
-	// Data is the command. The machine may keep it and must not change it. It can be empty.
+	// Data is the command. The machine may keep it, unless it is a Borrower, and must not change it. It can be
+	// empty.
 	Data []byte
 	// Objects are the sets that the command names: they are held by a quorum, and this host has them.
 	Objects []object.ID

@@ -29,7 +29,27 @@ type Machine interface {
 	// one Index share an array, so keeping one of them keeps them all in memory. On the host that proposed a
 	// command, Data may be the slice that was given to Propose. A client that cuts many commands from one
 	// array then keeps them together. The slice of entries is reused: the machine must not keep it.
+	//
+	// A machine that is a Borrower must keep nothing: see there.
 	Apply(entries []Entry) error
+}
+
+// Borrower is a Machine or a CommandMachine that keeps nothing of the Data that it is given, and says so. The
+// host then saves an allocation for each small command, on each member.
+type Borrower interface {
+	// BorrowsData reports whether the machine keeps no part of any Data when Apply has returned, neither in its
+	// state nor in a result. It copies what it needs. Data is then valid during Apply only: the memory is that
+	// of other commands afterwards. The host asks once, when the group is opened.
+	//
+	// Programs with the race detector, and the simulator, overwrite the memory after Apply with the byte 0xDB.
+	// There a machine that says so and keeps something finds out.
+	BorrowsData() bool
+}
+
+// Borrows reports whether a Machine or a CommandMachine is a Borrower that says so.
+func Borrows(machine any) bool {
+	b, is := machine.(Borrower)
+	return is && b.BorrowsData()
 }
 
 // NamesCallee is a CommandMachine, or a Snapshot in its WriteTo, that calls several functions of its user.

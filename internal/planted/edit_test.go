@@ -29,7 +29,7 @@ type bug struct {
 
 // bugs are all bugs.
 var bugs = slices.Concat(electionBugs, replicationBugs, memberBugs, readBugs, coreBugs,
-	runtimeBugs, turnBugs, dutyBugs, outcomeBugs, takeBugs, hostileBugs, reviewedBugs, largeObjectBugs, transportBugs,
+	runtimeBugs, turnBugs, dutyBugs, outcomeBugs, takeBugs, hostileBugs, reviewedBugs, largeObjectBugs, transportBugs, blockBugs,
 	walBugs, snapshotBugs, objectBugs, poisonBugs, pathBugs, divergenceBugs,
 	verdictBugs)
 

@@ -51,7 +51,7 @@ var outcomeBugs = []bug{
 		`append(b.waiting.proposals, batch[:taken]...)`, `append(b.waiting.proposals, batch...)`}}},
 	{name: "gathered_are_kept", what: "the outcomes of deposed commands are gathered for their Completions, and not handed over", in: "host", found: "TestSubmitManyIsAnsweredInTheEnd", also: []judge{{in: "sim", test: "TestTogether", args: "-together 40"}}, edits: []edit{{"host/internal/proposals/queue.go",
 		`q.answer(w, 0, 0, Dropped) })
-	q.delivery.flush()`, `q.answer(w, 0, 0, Dropped) })`}}},
+	q.delivery.Flush()`, `q.answer(w, 0, 0, Dropped) })`}}},
 	{name: "next_gets_the_tag", what: "an outcome of SubmitMany comes with the tag of the next command", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/internal/proposals/waiter.go",
 		`Tag: w.tag,`, `Tag: w.tag + 1,`}}},
 	{name: "places_are_lost", what: "SubmitMany keeps the places of commands that were not taken", in: "host", found: "TestSubmitManyWhenOverloaded", edits: []edit{{"host/completions.go",
@@ -67,16 +67,19 @@ var outcomeBugs = []bug{
 		`if err == nil || cause == nil ||`, `if cause == nil ||`}}},
 	{name: "places_die_with_the_codec", what: "SubmitMany keeps its places if a codec ends the goroutine", in: ".", found: "TestSubmitManyWithACodecThatEnds", edits: []edit{{"completions.go",
 		`	defer func() { done.Cancel(begun - taken) }() // also if a codec ends this goroutine
-`, ``}, {"completions.go", `		err = refused
-	}
+`, ``}, {"completions.go", `	n.group.CountTooLarge(err)
 	return taken, err
-`, `		err = refused
-	}
+`, `	n.group.CountTooLarge(err)
 	done.Cancel(begun - taken)
 	return taken, err
 `}}},
+	{name: "reused_before_its_commit_is_told", what: "a Pending is reused before the host has told its commit, which the next command hears", in: ".", found: "TestPendingsAreReused", edits: []edit{{"propose.go",
+		`s == nil || !p.told ||`, `s == nil ||`}}},
+	{name: "too_large_counts_twice", what: "SubmitMany counts a command that is too large, and will be handed in again", in: ".", found: "TestTooLargeCountsOnce", edits: []edit{{"completions.go",
+		`		return taken, refused // a`, `		n.group.CountTooLarge(err)
+		return taken, refused // a`}}},
 	{name: "taken_results_are_kept", what: "a command that hangs keeps the results of others alive that were taken", in: ".", found: "TestSubmitManyKeepsNoResults", edits: []edit{{"propose.go",
-		`		c.result = none // other`, `		_ = none // other`}}},
+		`	p.result = none // the pool`, `	_ = none // the pool`}}},
 	{name: "read_with_the_next_tag", what: "a read of SubmitRead comes with the tag of the next one", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/completions.go",
 		`outcome.Completion{Tag: r.tag, Read`, `outcome.Completion{Tag: r.tag + 1, Read`}}},
 	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/host.go",
@@ -89,4 +92,8 @@ var outcomeBugs = []bug{
 		`	dst = binary.AppendUvarint(dst, uint64(len(t.sessions)))
 	for s := t.idle.next;`, `	dst = binary.AppendUvarint(dst, uint64(0*len(t.sessions)))
 	for s := t.idle;`}}},
+	{name: "read_timed_twice", what: "a read is timed twice", in: "sim", found: "TestSeeds", args: "-seeds 60 -failures 1", says: "reads, and answered", edits: []edit{{"host/internal/reads/queue.go",
+		`		r.timed = false
+`, `		q.took.Add(0)
+`}}},
 }

@@ -174,6 +174,9 @@ var runtimeBugs = []bug{
 		`		return waiting > 0, waiting == 0
 `, `		return false, waiting == 0
 `}}},
+	{name: "wake_for_commands_once", what: "commands that come after a turn has begun do not wake their group", in: "host", found: "TestCommandsWakeOnce", edits: []edit{{"host/inbox.go",
+		`	b.woken.Store(false)
+`, ""}}},
 	{name: "keep_what_is_held", what: "a worker that has waited for other groups before it sends does not send if none has come", in: "host/internal/sched", found: "TestWorkerGathersBeforeItSends", edits: []edit{{"host/internal/sched/worker.go",
 		`		w.flush() // nothing has come, or a group that waited was closed
 `, ""}}},

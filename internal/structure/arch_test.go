@@ -25,6 +25,7 @@ internal/planted                                                                
 internal/repetition                                                                                           |
 internal/lock                                                                                                 |
 internal/crcjoin                                                                                              |
+internal/arena         internal/lock                                                                          |
 internal/completion    internal/lock                                                                          |
 internal/structure                                                                                            |
 internal/mutation/site                                                                                        |
@@ -39,7 +40,7 @@ env                                                                             
 vfs                                                                                                           | golang.org/x/sys
 vfs/crashfs            vfs                                                                                    |
 wal/record             internal/crcjoin                                                                       |
-wal                    raft/raftpb vfs env wal/record internal/lock internal/crcjoin                                           |
+wal                    raft/raftpb vfs env wal/record internal/lock internal/crcjoin internal/arena                                           |
 wal/inspect            raft/raftpb vfs wal wal/record                                                         |
 snapshot               raft/raftpb vfs                                                                        |
 object                                                                                                        |
@@ -74,7 +75,7 @@ host/internal/appendlane env host/internal/budget host/internal/entry host/inter
 host/internal/bulk     host/event host/internal/control raft snapshot transport internal/lock internal/repetition                 |
 host/internal/divergence host/event host/session host/internal/control host/internal/entry raft/quorum internal/lock      |
 host/internal/storage  env internal/repetition raft raft/raftpb vfs wal internal/lock                         |
-host/internal/apply    env vfs raft/raftpb object host/event host/outcome host/session host/statemachine host/internal/containment host/internal/divergence host/internal/entry host/internal/identity host/internal/sched host/internal/storage host/internal/workqueue internal/lock|
+host/internal/apply    env vfs raft/raftpb object host/event host/outcome host/session host/statemachine host/internal/containment host/internal/divergence host/internal/entry host/internal/identity host/internal/sched host/internal/storage host/internal/workqueue internal/lock internal/arena|
 host/internal/members  host/event host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/quorum raft/raftpb transport wal internal/lock|
 host/internal/founding host/diagnosis host/internal/entry host/internal/turn raft raft/raftpb transport |
 host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity host/internal/turn raft raft/raftpb raft/tracker transport internal/lock|
@@ -86,11 +87,11 @@ host/internal/examination host/diagnosis host/event host/membership host/interna
 host/internal/leadership host/membership host/internal/control host/internal/entry host/internal/examination host/internal/turn raft raft/raftpb raft/tracker internal/lock |
 host/internal/placement env host/membership host/internal/control host/internal/sched raft raft/tracker internal/lock|
 host/internal/peers    host/outcome host/internal/control host/internal/entry host/internal/examination host/internal/identity raft transport internal/lock|
-host                   internal/completion raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/batches host/membership internal/repetition internal/crcjoin host/internal/* internal/lock|
+host                   internal/completion raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/batches host/membership internal/repetition internal/crcjoin host/internal/* internal/lock internal/arena|
 .                      internal/completion host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
 internal/counting      .                                                                                      |
 internal/scratch       vfs                                                                                    | golang.org/x/sys
-ops                    . host host/batches host/diagnosis transport                                           | github.com/prometheus/client_golang go.yaml.in/yaml/v3
+ops                    . host host/batches host/diagnosis host/outcome transport                                           | github.com/prometheus/client_golang go.yaml.in/yaml/v3
 smtest                 .                                                                                      |
 millracetest           . host host/event env transport/loopback vfs vfs/crashfs                                          |
 host/rescue            host host/internal/entry host/internal/identity host/membership env raft/raftpb snapshot transport vfs wal |
@@ -111,7 +112,7 @@ cmd/internal/regression/workload host transport/tcp vfs host/outcome host/statem
 cmd/internal/lab/report/page    cmd/internal/lab/archive cmd/internal/lab/report                              | github.com/HdrHistogram/hdrhistogram-go gonum.org/v1/plot
 cmd/internal/lab/compare        cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/page | golang.org/x/perf
 cmd/internal/profile           |
-cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/profile cmd/internal/lab/report cmd/internal/lab/report/page host host/pipeline transport/tcp vfs wal host/outcome host/statemachine |
+cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/profile cmd/internal/lab/report cmd/internal/lab/report/page . host host/pipeline transport/tcp vfs wal host/outcome host/statemachine |
 cmd/internal/lab/batches        cmd/internal/lab cmd/internal/lab/report cmd/internal/lab/report/page sim sim/batches host/batches |
 cmd/lab/peer                    cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report                |
 cmd/internal/lab/peers          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/lab/peer   |

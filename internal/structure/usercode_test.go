@@ -22,6 +22,7 @@ var userCode = map[string]string{
 	"millrace.Codec.Decode":                  "row Decode", // and row DecodeResult
 	"millrace.SizedCodec.LeastBytes":         "row LeastBytes",
 	"millrace.SureCodec.Sure":                "row Sure",
+	"millrace.CopyingCodec.DecodeCopies":     "test TestABorrowerThatPanics",
 	"millrace.StateMachine.Apply":            "row Apply",
 	"millrace.StateMachine.Snapshot":         "row Snapshot",
 	"millrace.StateMachine.Restore":          "row Restore",
@@ -43,6 +44,8 @@ var userCode = map[string]string{
 	"host.Option":                            "ours",
 	"statemachine.Machine.Apply":             "test TestGoexitInApply",
 	"statemachine.CommandMachine.Apply":      "row Apply",
+	"statemachine.Deliverer.Deliver":         "test TestBrokenDeliver",
+	"statemachine.Borrower.BorrowsData":      "test TestABorrowerThatPanics",
 	"statemachine.NamesCallee.Callee":        "test TestUserFunctionsOfHosts",
 	"outcome.Caller.Committed":               "row Committed",
 	"outcome.Caller.Failed":                  "row Failed",

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Clients that read and change a few keys while the processes are disturbed, and record what they know. Each
@@ -341,7 +343,7 @@ type answer struct {
 	outcome    Outcome
 	code       int
 	body, etag string
-	index      uint64 // in the log, 0 if it is not said
+	index      uint64 // in the log, as placeIn has it
 	lost       bool   // the change was applied, and the outcome is unknown because its result is lost
 }
 
@@ -400,6 +402,20 @@ func (k *client) once(r request, id string) (a answer) {
 	return a
 }
 
+// placeIn returns a position in the log as a number that orders as the log does; 0 if it is not said. A read
+// has seen all commands of its index.
+func placeIn(method string, said http.Header) uint64 {
+	index, _ := strconv.ParseUint(said.Get("Millrace-Index"), 10, 64)
+	if index == 0 {
+		return 0
+	}
+	pos, _ := strconv.ParseUint(said.Get("Millrace-Pos"), 10, 32)
+	if method == http.MethodGet {
+		pos = raftpb.MaxBatchCommands - 1
+	}
+	return index*raftpb.MaxBatchCommands + pos
+}
+
 // ask sends a request to a host and waits until it answers or ctx ends.
 func (k *client) ask(ctx context.Context, host int, r request, id string) (a answer) {
 	url := "http://" + k.hosts[host].address + "/keys/" + r.key
@@ -426,7 +442,7 @@ func (k *client) ask(ctx context.Context, host int, r request, id string) (a ans
 	defer w.Body.Close()
 	body, err := io.ReadAll(w.Body)
 	a = answer{outcome: Answered, code: w.StatusCode, body: string(body), etag: w.Header.Get("ETag")}
-	a.index, _ = strconv.ParseUint(w.Header.Get("Millrace-Index"), 10, 64) // 0 without the header
+	a.index = placeIn(r.method, w.Header)
 	switch outcome := w.Header.Get("Millrace-Outcome"); {
 	case w.StatusCode == http.StatusServiceUnavailable && outcome == "none":
 		a.outcome = Refused

@@ -6,5 +6,6 @@
 // each other and wiped under load. TestRotations replaces the CA and all certificates of processes that
 // talk over TLS, under load. TestSnapshotKills runs processes of its own, which take, send and install
 // snapshots all the time, and are killed in the middle of that. TestObjectKills kills processes of
-// examples/files in the middle of uploads.
+// examples/files in the middle of uploads. TestUpgradeToBatches upgrades processes of the last version that
+// cannot read entries with several commands.
 package history

@@ -69,7 +69,7 @@ func (c *Command) UnmarshalBinary(b []byte) error {
 // Result is what a command has done.
 type Result struct {
 	Verdict Verdict
-	// Version is the index of the command that wrote the value; 0: the key does not exist.
+	// Version is VersionOf the command that wrote the value; 0: the key does not exist.
 	Version uint64
 	// Value is the key's, after an Add, and if the condition did not hold.
 	Value []byte

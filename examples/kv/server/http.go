@@ -218,6 +218,9 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, c Command) {
 		return
 	}
 	w.Header().Set("Millrace-Index", strconv.FormatUint(receipt.Index, 10))
+	if receipt.Pos > 0 {
+		w.Header().Set("Millrace-Pos", strconv.FormatUint(uint64(receipt.Pos), 10))
+	}
 	answer(w, done)
 }
 

@@ -14,7 +14,7 @@ import (
 // Item is the value of a key. The bytes do not change: a put replaces them.
 type Item struct {
 	Value   []byte
-	Version uint64 // index of the command that wrote it: no other value of the group has it
+	Version uint64 // VersionOf the command that wrote it: no other value of the group has it
 }
 
 // Items is where a state machine keeps its items.
@@ -35,8 +35,12 @@ type Totals struct {
 // MaxStateBytes bounds keys and values.
 const MaxStateBytes = 1 << 30
 
-// Apply applies a command with this index to items, whose totals are t. An error is one of items.
-func (t *Totals) Apply(items Items, c *Command, index uint64) (Result, error) {
+// VersionOf returns the version that a command gives a value. An index alone would not do: several commands
+// may have one. For the first of them it is the index, as in earlier versions of this program.
+func VersionOf(index uint64, pos uint32) uint64 { return index | uint64(pos)<<48 }
+
+// Apply applies a command, which gives this version, to items, whose totals are t. An error is one of items.
+func (t *Totals) Apply(items Items, c *Command, version uint64) (Result, error) {
 	have, found, err := items.Get(c.Key)
 	if err != nil {
 		return Result{}, err
@@ -44,7 +48,7 @@ func (t *Totals) Apply(items Items, c *Command, index uint64) (Result, error) {
 	if c.When == IfAbsent && found || c.When == IfVersion && (!found || have.Version != c.Version) {
 		return Result{Mismatch, have.Version, have.Value}, nil
 	}
-	next := Item{c.Value, index}
+	next := Item{c.Value, version}
 	switch c.Op {
 	case Delete:
 		if !found {
@@ -66,7 +70,7 @@ func (t *Totals) Apply(items Items, c *Command, index uint64) (Result, error) {
 		return Result{Full, have.Version, nil}, nil
 	}
 	*t = after
-	r := Result{Verdict: Done, Version: index} // the client knows what it has put
+	r := Result{Verdict: Done, Version: version} // the client knows what it has put
 	if c.Op == Add {
 		r.Value = next.Value
 	}

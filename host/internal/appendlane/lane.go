@@ -208,7 +208,7 @@ func (l *Lane) next() (q *Queue, leaving bool) {
 	if p == nil {
 		return nil, false
 	}
-	return p.Owner, p.Owner.leaving
+	return p.Owner, p.Owner.leaving.Load()
 }
 
 // writeBatch passes the writes of the batch to the log in one call. If the log refuses them, each queue is
@@ -321,7 +321,7 @@ func (l *Lane) finish() (done bool) {
 	for _, q := range l.round {
 		q.inRound = false
 		l.deliver(q)
-		if q.forget.Load() || q.isLeaving(l) {
+		if q.forget.Load() || q.leaving.Load() {
 			l.Enqueue(q)
 		}
 	}
@@ -457,7 +457,8 @@ func (l *Lane) drop(q *Queue) {
 // set, the group is deleted from the log, durably. Client.Released is called after that.
 func (l *Lane) Leave(q *Queue, deletes bool) {
 	l.mu.Lock()
-	q.leaving, q.deletes = true, deletes
+	q.deletes = deletes
+	q.leaving.Store(true)
 	l.departing = append(l.departing, q)
 	l.mu.Unlock()
 	l.Enqueue(q)
@@ -478,12 +479,6 @@ func (l *Lane) releaseAll() {
 		}
 		q.client.Released()
 	}
-}
-
-func (q *Queue) isLeaving(l *Lane) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return q.leaving
 }
 
 // release is the lane's part of leave. It reports whether it wrote.

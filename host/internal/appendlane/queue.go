@@ -36,9 +36,9 @@ type Queue struct {
 
 	// Guarded by the lock of the lane.
 	ready   sched.Place[*Queue]
-	leaving bool  // the group is closed
-	deletes bool  // and must be deleted from the log
-	refused error // why it was not
+	leaving atomic.Bool // the group is closed; only read without the lock
+	deletes bool        // and must be deleted from the log
+	refused error       // why it was not
 
 	// Owned by the lane's RunOnce.
 	installing *install         // of the snapshot that the next message carries; nil: not begun

@@ -288,6 +288,9 @@ func (s *Commands) Flush() error {
 	}
 	s.last = s.batch[len(s.batch)-1].Index
 	s.Callers.Applied(s.batch)
+	if d, ok := s.Machine.(statemachine.Deliverer); ok {
+		d.Deliver(s.batch)
+	}
 	switch {
 	case s.Options.KeepResults:
 		for i := range s.batch {

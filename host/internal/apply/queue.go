@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/host/internal/workqueue"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
@@ -57,6 +58,8 @@ type Queue struct {
 	unpacked []statemachine.Entry
 
 	// Owned by the lane.
+	loan       *arena.Loan    // of the log, while the machine is called; nil: the machine may keep what it is given
+	borrowed   []raftpb.Entry // scratch: the entries of the loan
 	note       noteText       // note.go
 	rebuilt    rebuildPurpose // for which the machine was made again last, or could not be (rebuild.go)
 	noteFailed bool           // it is not on the disk
@@ -74,6 +77,7 @@ type Settings struct {
 	FS          vfs.FS
 	Dir         string       // of the group, for the note
 	InMemory    bool         // the log is, so nothing is noted
+	Blocks      *arena.Pool  // for what the machine borrows
 	Ticks       func() int64 // that were not missed, as of the last beat
 	Logger      *slog.Logger
 	// Retry makes f run later, because a file cannot be opened for now.
@@ -86,6 +90,11 @@ type Log interface {
 	// Recent returns entries that are in memory, and Entries all.
 	Recent(lo, hi, maxBytes uint64) (entries []raftpb.Entry, ok bool)
 	Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error)
+}
+
+// lender is a Log that lends entries: Recent, whose data may be valid only as long as the loan.
+type lender interface {
+	Borrow(lo, hi, maxBytes uint64, loan *arena.Loan, into []raftpb.Entry) (entries []raftpb.Entry, ok bool)
 }
 
 // Member is what a round asks of its group. Lanes call it, and turns that call the machine.
@@ -120,10 +129,31 @@ type Member interface {
 // New returns the queue of a group.
 func New(of Member, s Settings) *Queue {
 	q := &Queue{Settings: s, member: of}
+	if q.borrows() {
+		q.loan = arena.NewLoan(s.Blocks)
+	}
 	if q.Seat.Init(q); s.Lanes != nil {
 		q.Lock = &s.Lanes.mu
 	}
 	return q
+}
+
+// borrows reports whether the machine keeps nothing of a command, and the log lends.
+func (q *Queue) borrows() bool {
+	machine := any(q.Machine)
+	if m, is := q.Machine.(*Commands); is {
+		machine = m.Machine
+	}
+	_, lends := q.Log.(lender)
+	borrows := false
+	err := containment.Call("BorrowsData of the state machine, or DecodeCopies of its codec,", func() error {
+		borrows = lends && statemachine.Borrows(machine)
+		return nil
+	}, nil)
+	if err != nil {
+		q.Logger.Error("a machine does not say whether it keeps commands, so it counts as one that does", "group", q.Group, "host", q.Self, "err", err)
+	}
+	return borrows
 }
 
 // ID implements Owner.

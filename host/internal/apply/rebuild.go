@@ -85,6 +85,7 @@ func (q *Queue) rebuildFrom(restore func() error) (err error) {
 	to := q.rebuildTo
 	q.rebuilding = true
 	defer func() { q.rebuilding = false }()
+	defer q.giveBack() // if the machine ends its goroutine
 	if err := restore(); err != nil {
 		return err
 	}
@@ -93,7 +94,8 @@ func (q *Queue) rebuildFrom(restore func() error) (err error) {
 		if err != nil {
 			return fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied again: %w", at+1, to, q.Group, err)
 		}
-		if err := q.apply(entries); err != nil {
+		err = q.apply(entries)
+		if q.giveBack(); err != nil {
 			return err
 		}
 	}

@@ -67,6 +67,7 @@ func (q *Queue) Round(maxBytes int64) (left bool) {
 func (q *Queue) applyWork(maxBytes int64) (answers []raftpb.Message, done int, err error) {
 	var waits *WaitingForObject
 	defer func() { q.Park(waits) }()
+	defer q.giveBack() // if the machine ends its goroutine
 	for bytes := int64(0); done < len(q.work) && bytes < maxBytes && waits == nil; {
 		if m, has := &q.work[done], q.through.Load(); LastIndex(m) <= has {
 			answers = append(answers, m.Responses...) // a snapshot was restored that has its effect
@@ -79,13 +80,15 @@ func (q *Queue) applyWork(maxBytes int64) (answers []raftpb.Message, done int, e
 		if err == nil {
 			err = q.apply(entries)
 		}
+		size := workqueue.EntryBytes(entries)
+		q.giveBack()
 		if at, ok := err.(*WaitingForObject); ok {
 			last = at.Index - 1
 			waits = at
 		} else if err != nil {
 			return answers, done, err
 		}
-		bytes += workqueue.EntryBytes(entries)
+		bytes += size
 		for done < len(q.work) && LastIndex(&q.work[done]) <= last {
 			answers = append(answers, q.work[done].Responses...)
 			done++
@@ -107,8 +110,8 @@ func leaveRest(m *raftpb.Message, last uint64) {
 	}
 }
 
-// next returns the entries to apply now, beginning with the first message, and the index of the last. The
-// state machine may keep the slice, so the entries of several messages need a new one.
+// next returns the entries to apply now, beginning with the first message, and the index of the last. They
+// are valid until giveBack.
 func (q *Queue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.Entry, last uint64, err error) {
 	first := &work[0]
 	if len(first.Entries) == 0 {
@@ -139,13 +142,32 @@ func (q *Queue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.En
 	return entries, LastIndex(&work[n-1]), nil
 }
 
-// read returns entries of the log, at least one, about maxBytes at most.
+// read returns entries of the log, at least one, about maxBytes at most. They are valid until giveBack.
 func (q *Queue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error) {
 	most := uint64(min(max(maxBytes, 1), storage.MaxReadBytes))
+	if q.loan != nil && q.Hook == nil {
+		if entries, ok := q.Log.(lender).Borrow(lo, hi, most, q.loan, q.borrowed[:0]); ok {
+			q.borrowed = entries
+			return entries, nil
+		}
+		return q.Log.Entries(lo, hi, most)
+	}
 	if entries, ok := q.Log.Recent(lo, hi, most); ok {
 		return entries, nil
 	}
 	return q.Log.Entries(lo, hi, most)
+}
+
+// giveBack ends the loan of what read has returned.
+func (q *Queue) giveBack() {
+	if q.loan == nil {
+		return
+	}
+	q.loan.Return()
+	clear(q.borrowed)
+	if q.borrowed = q.borrowed[:0]; cap(q.borrowed) > maxUnpacked {
+		q.borrowed = nil
+	}
 }
 
 // firstIndex returns the first entry that a message hands out.

@@ -25,7 +25,7 @@ var lockers = words(`
 	flightRecorder groupTable inbox
 	shutdown
 	signal
-	appendlane.Lane appendlane.Queue
+	appendlane.Lane
 	apply.Lane apply.Lanes apply.LogTime apply.Queue apply.Skips
 	bulk.Receiver bulk.Sender bulk.Transfers
 	divergence.Comparison

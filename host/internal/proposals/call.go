@@ -46,8 +46,18 @@ func (c *Call) Begin(q *Queue) Proposal {
 	c.w.phase.Store(waiterQueued)
 	c.w.call, c.queue, c.place.Owner = c, q, c
 	c.queued, c.appended, c.replicated = 0, 0, 0
-	c.index, c.appliedIn, c.number, c.live, c.tries, c.frame, c.retryAt, c.alone = 0, 0, 0, 0, 0, 0, 0, false
+	c.index, c.appliedIn, c.number, c.live, c.tries, c.frame, c.retryAt, c.alone, c.shared = 0, 0, 0, 0, 0, 0, 0, false, false
 	return Proposal{Waiter: &c.w}
+}
+
+// Forget makes a call forget its command, whose outcome is complete. It returns false if queues may still
+// have the call: it went to another host, or has a place in a session.
+func (c *Call) Forget() bool {
+	if c.Session != nil || c.number != 0 || c.tries != 0 || c.place.In() != nil {
+		return false
+	}
+	c.Data, c.Owner = nil, nil
+	return true
 }
 
 // BytesOf is what a call with some data counts against the bounds of memory.

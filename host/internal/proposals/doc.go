@@ -10,9 +10,10 @@
 // asks of the group is in Settings, and what it asks of a turn is Turn.
 //
 // Files, in reading order: ring.go (the list, and how a client gets in and out), answer.go (what happens to
-// an entry), take.go (results, the group's end). Then waiter.go, proposal.go, call.go and delivery.go (who
+// an entry), take.go (results, the group's end). Then waiter.go, proposal.go and call.go (who
 // waits), settings.go and queue.go (from a turn to the answer), results.go, end.go. Then retries.go and
 // route.go (calls that the log of this host does not hold), record.go and frames.go (what hosts forward,
 // and what a leader remembers of it). At last space.go (who waits for space), gather.go (when a turn waits
-// for more commands), batching.go (how long a batch is open) and refusals.go (what is counted).
+// for more commands) and batching.go (how long a batch is open). Besides, refusals.go (what is counted) and
+// pack.go (which commands share an entry).
 package proposals

@@ -1,5 +1,7 @@
 package proposals
 
+import "github.com/millrace/millrace/host/session"
+
 // Proposal is a command on its way into the log, and the client that waits for it.
 type Proposal struct {
 	Command []byte // nil for a call
@@ -33,6 +35,14 @@ func (p Proposal) size() int {
 		return len(p.Waiter.call.Data)
 	}
 	return len(p.Command)
+}
+
+// command is the command without its header.
+func (p Proposal) command() []byte {
+	if p.Command == nil {
+		return p.Waiter.call.Data[session.Room:]
+	}
+	return p.Command
 }
 
 // Waits reports whether the client of a call has not given it up.

@@ -38,6 +38,8 @@ type Queue struct {
 	by        uint64           // and who completed its quorum
 	committed uint64           // proposals that got a receipt
 
+	times *outcome.CommandTimes // nil: calls are not timed
+
 	// A turn changes how many of offered it proposes, unless the queue has ended; abandon ends it, and learns
 	// the number. Each is one step. So no command is proposed whose client was told that it is not. What is
 	// offered belongs to the turn until offer says that something is.
@@ -149,17 +151,13 @@ func (q *Queue) nextBatch() (batch []Proposal, ok bool) {
 	return q.offered[:n], was != ended && q.proposing.CompareAndSwap(was, is)
 }
 
-// largeCommand is the size of a command that is an entry of its own: its bytes are not copied into another.
-const largeCommand = 64 << 10
-
 // fits reports whether the next of the commands that are offered goes together with n before it.
 func (q *Queue) fits(n, bytes int) bool {
-	bytes += q.offered[n].size()
+	first, next := q.offered[0], q.offered[n]
 	if !q.Together {
-		return bytes <= q.MaxBytes
+		return bytes+next.size() <= q.MaxBytes
 	}
-	bytes += raftpb.BatchOverheadBytes + (n+1)*raftpb.CommandOverheadBytes
-	return bytes <= q.MaxBytes && n < raftpb.MaxBatchCommands && max(q.offered[0].size(), q.offered[n].size()) < largeCommand
+	return q.sharesEntry(first.command(), first.size(), 0, 0) && q.sharesEntry(next.command(), next.size(), n, bytes)
 }
 
 // Refuse answers a batch of Next that the core has not taken, and returns the next one.
@@ -233,6 +231,9 @@ func (q *Queue) register(term, index uint64, batch []Proposal, together bool) {
 			c.index, c.pos = index+uint64(i), 0
 		}
 		c.appended = now
+		if q.times != nil {
+			q.times.Appended.Add(now - c.queued)
+		}
 	}
 	q.hold(bytes)
 }
@@ -270,12 +271,22 @@ func (q *Queue) Counts() Counts {
 	return Counts{Committed: q.committed, Bytes: q.bytes.Load(), Forwarded: q.forwarded.Load(), Retried: q.retried.Load(), Expired: q.expired.Load()}
 }
 
+// Times returns how long calls took so far, and whether they are timed. It may be called by any goroutine.
+func (q *Queue) Times() (t outcome.CommandTimes, timed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.times == nil {
+		return t, false
+	}
+	return *q.times, true
+}
+
 // Shrink releases memory, if no client waits.
 func (q *Queue) Shrink() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ring.Shrink()
-	q.delivery.outcomes = nil
+	q.delivery.Shrink()
 }
 
 // AnswerCommitted answers the clients through the last of the entries, which are committed. They get a
@@ -326,7 +337,7 @@ func (q *Queue) atCommit(by uint64, f func()) {
 		q.at, q.by = q.Clock(), by
 	}
 	f()
-	q.delivery.flush()
+	q.delivery.Flush()
 	q.oldest = q.ring.Oldest()
 }
 
@@ -343,7 +354,7 @@ func (q *Queue) DropDeposed(term, commit uint64, termAt func(index uint64) (term
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ring.Drop(commit, commitTerm, termAt, func(w *Waiter) { q.answer(w, 0, 0, Dropped) })
-	q.delivery.flush()
+	q.delivery.Flush()
 	q.oldest = q.ring.Oldest()
 }
 
@@ -377,7 +388,7 @@ func (q *Queue) tell(w *Waiter, o Settlement) {
 	kept := false
 	switch {
 	case c == nil && w.to != nil:
-		q.delivery.add(w.to, w.complete(o))
+		q.delivery.Add(w.to, w.complete(o))
 	case c == nil:
 		w.Answer(o)
 	default:
@@ -398,6 +409,9 @@ func (q *Queue) answerCall(c *Call, o Settlement) (kept bool) {
 	case o.Err == nil:
 		if c.w.finish() {
 			o.Receipt.Queued, o.Receipt.Appended, o.Receipt.Replicated = c.queued, c.appended, c.replicated
+			if q.times != nil {
+				q.times.Committed.Add(o.Receipt.Committed - c.queued)
+			}
 			q.Callers.Committed(c.Owner, o.Receipt)
 		}
 		return false

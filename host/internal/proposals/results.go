@@ -41,8 +41,12 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 		case call == nil || !call.w.waits():
 		case call.Session == nil: // its commit is told by the turn, with pipeline.Basic afterwards
 			c.Caller, call.appliedIn = call.Owner, c.Term
+			if q.times != nil {
+				q.times.Applied.Add(now - call.queued)
+			}
 		case call.w.finish():
 			c.Caller = call.Owner
+			q.timeApplied(call, now)
 			q.Callers.Committed(c.Caller, call.appliedReceipt(c, now))
 		}
 	}
@@ -57,6 +61,14 @@ func (q *Queue) findCallers(commands []statemachine.Command, now time.Duration) 
 		}
 	}
 	return freed
+}
+
+// timeApplied counts the times of a call that learns its commit when it is applied.
+func (q *Queue) timeApplied(call *Call, now time.Duration) {
+	if q.times != nil {
+		q.times.Committed.Add(now - call.queued)
+		q.times.Applied.Add(now - call.queued)
+	}
 }
 
 // popped is the entry with several commands of which some are applied: its clients have left the ring.
@@ -116,7 +128,12 @@ func (q *Queue) Sent(last uint64) {
 		if now == 0 {
 			now = q.Clock()
 		}
-		w.each(func(w *Waiter, _ uint32) { w.call.replicated = now })
+		w.each(func(w *Waiter, _ uint32) {
+			w.call.replicated = now
+			if q.times != nil {
+				q.times.Replicated.Add(now - w.call.queued)
+			}
+		})
 	})
 }
 

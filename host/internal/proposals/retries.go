@@ -178,6 +178,7 @@ func (q *Queue) claimCallers(commands []statemachine.Command, now time.Duration)
 		if call.w.finish() {
 			c.Caller = call.Owner
 			committed++
+			q.timeApplied(call, now)
 			q.Callers.Committed(c.Caller, call.appliedReceipt(c, now))
 		}
 	}

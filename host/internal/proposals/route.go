@@ -40,8 +40,8 @@ type Turn interface {
 	TakesCommands() bool
 	// Stamp returns the stamp of an entry, if it is the first of its batch and one is due.
 	Stamp(first bool) (stamp time.Duration, due bool)
-	// Propose proposes entries, all or none, and returns the index of the first.
-	Propose(entries []raftpb.Entry) (first uint64, err error)
+	// Propose proposes entries with one command each, all or none. Some may share an entry then.
+	Propose(entries []raftpb.Entry) error
 	// ProposeOffered proposes what the queue offers (Next).
 	ProposeOffered()
 	NextFrame() uint64
@@ -225,7 +225,7 @@ func (q *Queue) proposeMarked(t Turn, v View, changed bool) {
 	if len(entries) == 0 {
 		return
 	}
-	switch _, err := t.Propose(entries); {
+	switch err := t.Propose(entries); {
 	case errors.Is(err, raft.ErrProposalDropped):
 		s.nextRetry = v.Ticks + 1
 		for _, c := range batch {

@@ -13,11 +13,14 @@ import (
 type Settings struct {
 	Budget   *budget.Budget // of all groups, for what is proposed and not answered
 	MaxBytes int            // about the size of a batch, and of an append
+	// Alone reports whether a command must be an entry of its own; nil: none must. A turn calls it.
+	Alone func(command []byte) bool
 
 	Clock       func() time.Duration
 	Callers     Callers
 	DrawSession func() session.ID // a new session of this host's own
 	Freed       func()            // bytes came free, and no lock is held
+	Times       bool              // calls are timed
 	Wake        func()            // calls can be tried again
 
 	Group                         uint64
@@ -38,5 +41,8 @@ type Callers interface {
 func NewQueue(s Settings) *Queue {
 	q := &Queue{Settings: s}
 	q.calls.most, q.ring.Results = s.MaxNumbers, s.Clock != nil
+	if s.Times && s.Clock != nil {
+		q.times = new(outcome.CommandTimes)
+	}
 	return q
 }

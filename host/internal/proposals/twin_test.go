@@ -100,7 +100,15 @@ func (w *queueTwin) View() View {
 func (w *queueTwin) TakesCommands() bool              { return true }
 func (w *queueTwin) Stamp(bool) (time.Duration, bool) { return 0, false }
 func (w *queueTwin) NextFrame() uint64                { w.frame++; return w.frame }
-func (w *queueTwin) Propose(entries []raftpb.Entry) (first uint64, err error) {
+func (w *queueTwin) Propose(entries []raftpb.Entry) error {
+	if rapid.Bool().Draw(w.T, "pack") {
+		entries = w.queue.Pack(entries)
+	}
+	_, err := w.put(entries)
+	return err
+}
+
+func (w *queueTwin) put(entries []raftpb.Entry) (first uint64, err error) {
 	if rapid.IntRange(0, 5).Draw(w.T, "drops") == 0 {
 		return 0, raft.ErrProposalDropped
 	}
@@ -127,14 +135,14 @@ func (w *queueTwin) ProposeOffered() {
 				commands = append(commands, entries[i].Data)
 			}
 			entries = []raftpb.Entry{{Type: raftpb.EntryBatch, Data: raftpb.AppendBatch(nil, commands...)}}
-			if first, err := w.Propose(entries); err != nil {
+			if first, err := w.put(entries); err != nil {
 				batch = w.queue.Refuse(batch, outcome.ErrOverloaded)
 			} else {
 				batch = w.queue.Accept(w.term, first, batch, true)
 			}
 			continue
 		}
-		if first, err := w.Propose(entries); err != nil {
+		if first, err := w.put(entries); err != nil {
 			batch = w.queue.Refuse(batch, outcome.ErrOverloaded)
 		} else {
 			batch = w.queue.Accept(w.term, first, batch, false)
@@ -226,8 +234,15 @@ func (w *queueTwin) receive(*rapid.T) {
 	case w.leads || f.term != w.term || rapid.IntRange(0, 3).Draw(w.T, "refused") == 0:
 		w.refusals = append(w.refusals, Refusal{Frame: f.number, Why: NoLeader, Sure: true})
 	default:
+		var entries []raftpb.Entry
 		for _, data := range f.entries {
-			w.log = append(w.log, twinEntry{term: w.term, data: data})
+			entries = append(entries, raftpb.Entry{Data: data})
+		}
+		if rapid.Bool().Draw(w.T, "pack") {
+			entries = w.queue.Pack(entries)
+		}
+		for _, e := range entries {
+			w.log = append(w.log, twinEntry{term: w.term, typ: e.Type, data: e.Data})
 		}
 		f.proposed = true
 		w.frames = append(w.frames, f) // it may come twice

@@ -53,6 +53,8 @@ func (w *Waiter) each(f func(w *Waiter, pos uint32)) {
 // Completions gather outcomes of commands that one goroutine hands in.
 type Completions = completion.Queue[outcome.Completion]
 
+type delivery = completion.Delivery[outcome.Completion]
+
 // NewWaiters returns a waiter for each tag, whose outcomes go to one place. They are one allocation, which
 // the last of them keeps. Others are not kept for long: a log answers in its order.
 func NewWaiters(tags []uint64, to *Completions) []Waiter {

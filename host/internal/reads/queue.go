@@ -41,10 +41,11 @@ const bytesOf = 320
 
 // Settings say whose reads a Queue has.
 type Settings struct {
-	Group, Self uint64         // the group, and which member of it this is
-	Life        uint64         // of this host; answers name it
-	Interval    int64          // ticks between two heartbeats
-	Budget      *budget.Budget // for what waits
+	Group, Self uint64               // the group, and which member of it this is
+	Life        uint64               // of this host; answers name it
+	Interval    int64                // ticks between two heartbeats
+	Budget      *budget.Budget       // for what waits
+	Now         func() time.Duration // times reads; nil: they are not timed
 }
 
 // Wiring is the group as its reads see it, and what they ask of it. Its methods may be called from any
@@ -80,6 +81,8 @@ type Queue struct {
 	latest             confirmed
 	questions, answers []Record // of other members, for the turn, one of each host at most
 
+	took *outcome.Histogram // of reads that were answered; nil: they are not timed
+
 	next        atomic.Uint64 // the lowest index that a read waits for, less 1; MaxUint64: none waits
 	unconfirmed atomic.Int64  // reads in fresh and asked
 	refresh     atomic.Bool   // a question is wanted, even if no read waits for it
@@ -113,6 +116,9 @@ type confirmed struct {
 // Init makes a queue ready.
 func (q *Queue) Init(s Settings, w Wiring) {
 	q.settings, q.wiring = s, w
+	if s.Now != nil {
+		q.took = new(outcome.Histogram)
+	}
 	q.next.Store(math.MaxUint64)
 }
 
@@ -125,11 +131,23 @@ func (q *Queue) Counts() Counts {
 	}
 }
 
+// Took returns how long the reads of Start and StartApplied took that were answered, and whether they are
+// timed.
+func (q *Queue) Took() (h outcome.Histogram, timed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.took == nil {
+		return h, false
+	}
+	return *q.took, true
+}
+
 // Start begins a read. With maxAge 0 it is linearizable; with more it is bounded, and may be done at once.
 func (q *Queue) Start(r *Read, maxAge time.Duration) {
 	if !r.begin(q) {
 		return
 	}
+	r.time()
 	if r.counter = &q.counts.linearizable; maxAge > 0 {
 		r.counter = &q.counts.bounded
 	}
@@ -165,6 +183,7 @@ func (q *Queue) StartApplied(r *Read, index uint64) {
 	if !r.begin(q) {
 		return
 	}
+	r.time()
 	r.counter = &q.counts.atLeast
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -204,6 +223,10 @@ func (q *Queue) end(r *Read, err error) {
 		q.bytes -= bytesOf
 		q.settings.Budget.Give(bytesOf)
 		r.reserved = false
+	}
+	if q.took != nil && err == nil && r.timed {
+		q.took.Add(q.settings.Now() - r.began)
+		r.timed = false
 	}
 	r.finish(err)
 }

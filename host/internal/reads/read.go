@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/outcome"
@@ -23,6 +24,8 @@ type Read struct {
 	at       outcome.ReadAt
 	between  func()
 	reserved bool           // it counts against the budget
+	timed    bool           // began is set
+	began    time.Duration  // by Settings.Now
 	counter  *atomic.Uint64 // of the reads of its kind that were answered; nil: they are not counted
 
 	mu      lock.Mutex
@@ -49,6 +52,13 @@ func (r *Read) begin(q *Queue) bool {
 	}
 	r.started, r.queue, r.place.Owner = true, q, r
 	return true
+}
+
+// time makes the queue count how long the read takes.
+func (r *Read) time() {
+	if now := r.queue.settings.Now; now != nil {
+		r.began, r.timed = now(), true
+	}
 }
 
 // finish tells the outcome, once. No list of the queue has it any more.

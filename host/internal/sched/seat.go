@@ -94,9 +94,16 @@ func (seat *Seat) WakeLazily() {
 	s := seat.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if seat.runnable.in == nil && !seat.closed && !seat.stuck {
-		s.lazy.Push(&seat.runnable)
-		s.settings.Hasten()
+	s.enqueueLazily(seat)
+}
+
+// Give calls put with the lock of the shard held. If put returns true, Give is WakeLazily, too.
+func (seat *Seat) Give(put func() (lazily bool)) {
+	s := seat.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if put() {
+		s.enqueueLazily(seat)
 	}
 }
 

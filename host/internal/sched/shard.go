@@ -93,6 +93,15 @@ func (s *Shard) enqueue(seat *Seat, urgent bool) (fresh bool) {
 	return fresh
 }
 
+// enqueueLazily makes a group wait for the next wake or tick, unless it waits already. The caller holds the
+// lock.
+func (s *Shard) enqueueLazily(seat *Seat) {
+	if seat.runnable.in == nil && !seat.closed && !seat.stuck {
+		s.lazy.Push(&seat.runnable)
+		s.settings.Hasten()
+	}
+}
+
 // leave takes a group out of the ring and the wheel.
 func (s *Shard) leave(seat *Seat) {
 	seat.runnable.Leave()

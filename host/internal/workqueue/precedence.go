@@ -121,7 +121,8 @@ func (q *Queue) DropAll(written raftpb.HardState) (done bool) {
 	clear(q.queued)
 	clear(q.taken)
 	q.queued, q.taken = q.queued[:0], q.taken[:0]
-	q.bytes, q.takenBytes, q.marks = 0, 0, 0
+	q.bytes, q.takenBytes = 0, 0
+	q.marks.Store(0)
 	q.overtaking = overtaking{newest: written}
 	return true
 }

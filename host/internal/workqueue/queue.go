@@ -29,9 +29,9 @@ type Queue struct {
 	waiting atomic.Int64 // length of queued
 
 	queued []raftpb.Message
-	bytes  int64 // of queued
-	owns   bool  // the last queued message was merged: its Responses belong to the queue
-	marks  int   // queued messages that carry a snapshot
+	bytes  int64        // of queued
+	owns   bool         // the last queued message was merged: its Responses belong to the queue
+	marks  atomic.Int32 // queued messages that carry a snapshot; changed under the lock
 	overtaking
 
 	taken      []raftpb.Message // the lane's, until it takes again
@@ -90,7 +90,7 @@ func (q *Queue) EnqueueAnd(m raftpb.Message, tell func()) {
 		q.queued = append(q.queued, m)
 		q.bytes += bytes
 		if m.Snapshot != nil {
-			q.marks++
+			q.marks.Add(1)
 		}
 		q.Hold(bytes)
 		q.owns = false
@@ -183,14 +183,14 @@ func (q *Queue) Dequeue(maxBytes int64) []raftpb.Message {
 	mu.Lock()
 	defer mu.Unlock()
 	defer q.countWaiting()
-	if q.bytes <= maxBytes && q.marks == 0 {
+	if q.bytes <= maxBytes && q.marks.Load() == 0 {
 		q.taken, q.queued = q.queued, q.taken[:0]
 		q.takenBytes, q.bytes = q.bytes, 0
 		return q.taken
 	}
 	n, bytes := 1, MessageBytes(&q.queued[0])
 	if q.queued[0].Snapshot != nil {
-		q.marks--
+		q.marks.Add(-1)
 	}
 	for n < len(q.queued) && q.queued[n].Snapshot == nil {
 		more := MessageBytes(&q.queued[n])
@@ -205,12 +205,16 @@ func (q *Queue) Dequeue(maxBytes int64) []raftpb.Message {
 	return q.taken
 }
 
-// HeadSnapshot returns the snapshot that the next message carries, or nil.
+// HeadSnapshot returns the snapshot that the next message carries, or nil. It takes no lock if no message
+// that is queued carries one.
 func (q *Queue) HeadSnapshot() *raftpb.Snapshot {
+	if q.marks.Load() == 0 {
+		return nil
+	}
 	mu := q.guard()
 	mu.Lock()
 	defer mu.Unlock()
-	if q.marks == 0 {
+	if q.marks.Load() == 0 {
 		return nil
 	}
 	return q.queued[0].Snapshot

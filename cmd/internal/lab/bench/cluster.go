@@ -41,16 +41,25 @@ func openGroups(ctx context.Context, s load.Setup) (load.Target, error) {
 	return openCluster(ctx, s, pipeline.Async{}, host.GroupConfig{}, s.Groups)
 }
 
-func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config host.GroupConfig, groups int) (_ load.Target, err error) {
+func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config host.GroupConfig, groups int) (load.Target, error) {
+	c := &cluster{}
+	return c, c.open(ctx, s, p, groups, func(h *host.Host, id uint64, m *load.Machine) (*host.Group, error) {
+		config.ID = id
+		return h.OpenGroup(ctx, config, machineAdapter{m})
+	})
+}
+
+// open opens the hosts, and groups of each with a machine. After an error nothing is open.
+func (c *cluster) open(ctx context.Context, s load.Setup, p pipeline.Pipeline, groups int, openGroup func(h *host.Host, id uint64, m *load.Machine) (*host.Group, error)) (err error) {
 	quiet := slog.New(slog.DiscardHandler)
-	c := &cluster{groups: make([][]*host.Group, groups), machines: make([][]*load.Machine, groups), leaders: make([]Leader, groups)}
+	c.groups, c.machines, c.leaders = make([][]*host.Group, groups), make([][]*load.Machine, groups), make([]Leader, groups)
 	disk, err := preparedDisk(ctx, s)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	idle, peers, err := Listen(s.Hosts) // idle: not yet owned by a host
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -76,15 +85,14 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config 
 			SegmentBytes: lab.SegmentBytes,
 		}, host.WithTransport(t), host.WithFS(disk(delay)), host.WithPipeline(p), host.WithLogger(quiet))
 		if err != nil {
-			return nil, err // Open has closed t
+			return err // Open has closed t
 		}
 		c.hosts = append(c.hosts, h)
 		for of := range c.groups {
 			m := &load.Machine{Share: c.share(of)}
-			config.ID = uint64(of + 1)
-			g, err := h.OpenGroup(ctx, config, machineAdapter{m})
+			g, err := openGroup(h, uint64(of+1), m)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			c.groups[of], c.machines[of] = append(c.groups[of], g), append(c.machines[of], m)
 		}
@@ -92,7 +100,7 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline, config 
 	for of, members := range c.groups {
 		members[of%s.Hosts].Campaign() // the first group is led by the first host
 	}
-	return c, c.awaitLeaders(ctx)
+	return c.awaitLeaders(ctx)
 }
 
 // share returns the clients that write to a group.
@@ -144,6 +152,9 @@ func Listen(hosts int) (transports []*tcp.Transport, peers map[uint64]string, er
 
 // machineAdapter is a Machine as host.StateMachine.
 type machineAdapter struct{ m *load.Machine }
+
+// BorrowsData implements statemachine.Borrower.
+func (machineAdapter) BorrowsData() bool { return true }
 
 // Apply implements host.StateMachine.
 func (a machineAdapter) Apply(entries []statemachine.Entry) error {

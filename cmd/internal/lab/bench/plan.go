@@ -68,8 +68,8 @@ func (p Plan) Validate() error {
 			return lab.Invalid("Pipelines", "pipeline %q is not available in this build", name)
 		}
 	}
-	if slices.Contains(p.Pipelines, BatchName) && len(p.Rates) > 0 {
-		return lab.Invalid("Pipelines", "%s is a closed loop, and has no rate; leave it out", BatchName)
+	if at := slices.IndexFunc(p.Pipelines, IsBatch); at >= 0 && len(p.Rates) > 0 {
+		return lab.Invalid("Pipelines", "%s is a closed loop, and has no rate; leave it out", p.Pipelines[at])
 	}
 	if slices.Contains(p.Pipelines, GroupsName) && (p.Groups < 2 || p.Groups > maxGroups) {
 		return lab.Invalid("Groups", "%d is not between 2 and %d", p.Groups, maxGroups)

@@ -14,6 +14,7 @@ import (
 
 var lineColors = map[string]color.RGBA{
 	BareName: page.Grey, BareCohortName: page.SkyBlue, FullBareName: page.Purple, "basic": page.Vermillion, "parallel": page.Blue, "async": page.Green, InlineName: page.Orange, BatchName: page.Yellow, GroupsName: page.Grey,
+	TypedName: page.Green, TypedBatchName: page.Yellow,
 }
 
 // IsBaseline reports whether a pipeline is a form of bare.

@@ -147,7 +147,7 @@ func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, leng
 			WrittenBytes: p.writtenBytes(r.pace(pt), warmup+length),
 		},
 	}
-	if pt.pipeline == BatchName {
+	if IsBatch(pt.pipeline) {
 		t.Generator = load.Batched{Outstanding: pt.clients}
 	}
 	if pt.rate > 0 {

@@ -186,7 +186,23 @@ func (r *Report) writeRatios(b *strings.Builder) {
 				fmt.Fprintf(b, "  %-22s %s\n", "", line)
 			}
 		}
+		if line := typedLine(group); line != "" {
+			fmt.Fprintf(b, "  %-22s %s\n", "", line)
+		}
 	}
+}
+
+// typedLine compares the typed face with the bytes below it.
+func typedLine(group map[string]report.Result) string {
+	var parts []string
+	for _, pair := range [][2]string{{TypedName, "async"}, {TypedBatchName, BatchName}} {
+		face, haveFace := group[pair[0]]
+		bytes, haveBytes := group[pair[1]]
+		if haveFace && haveBytes {
+			parts = append(parts, fmt.Sprintf("%s ÷ %s: throughput %.2f  CPU %.2f", pair[0], pair[1], report.Ratio(face.OpsPerSec, bytes.OpsPerSec), report.Ratio(face.CPUUsPerOp, bytes.CPUUsPerOp)))
+		}
+	}
+	return strings.Join(parts, "   ")
 }
 
 // ratioLine compares the rows of a group with one of the baselines: latency where the load is fixed or a

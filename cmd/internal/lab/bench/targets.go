@@ -23,9 +23,24 @@ const BatchName = "async+batch"
 // the clients. The groups have their leaders on all hosts in turn.
 const GroupsName = "async+groups"
 
+// TypedName is pipeline async behind the typed face (millrace.Node): Propose with a result. TypedBatchName
+// is the same under one goroutine (Node.SubmitMany). They are compared with "async" and BatchName, which are
+// bytes.
+const (
+	TypedName      = "typed"
+	TypedBatchName = "typed+batch"
+)
+
+// IsBatch reports whether a pipeline is measured under one goroutine that keeps many writes under way.
+func IsBatch(name string) bool { return name == BatchName || name == TypedBatchName }
+
+// IsOptional reports whether a pipeline is measured only if it is asked for: the default has what was there
+// before it.
+func IsOptional(name string) bool { return IsBatch(name) || name == TypedName || name == GroupsName }
+
 // Targets returns everything that can be measured: every pipeline, and bare in its three forms.
 func Targets() Registry {
-	r := Registry{BareName: openBare, FullBareName: openFullBare, BareCohortName: openBareCohort, InlineName: openInline, BatchName: ClusterUnder(pipeline.Async{}), GroupsName: openGroups}
+	r := Registry{BareName: openBare, FullBareName: openFullBare, BareCohortName: openBareCohort, InlineName: openInline, BatchName: ClusterUnder(pipeline.Async{}), GroupsName: openGroups, TypedName: openTyped, TypedBatchName: openTyped}
 	for _, p := range pipeline.All {
 		r[p.Name()] = ClusterUnder(p)
 	}
@@ -33,14 +48,14 @@ func Targets() Registry {
 }
 
 // PipelineNames lists what a plan can measure beside bare, in the order of the table. These are the other two
-// forms of bare, the pipelines, and async with its machine in the turn, under one goroutine, and over several
-// groups.
+// forms of bare and the pipelines, async also with its machine in the turn, under one goroutine, and over
+// several groups. Then comes the typed face.
 func PipelineNames() []string {
 	names := []string{BareCohortName, FullBareName}
 	for _, p := range pipeline.All {
 		names = append(names, p.Name())
 	}
-	return append(names, InlineName, BatchName, GroupsName)
+	return append(names, InlineName, BatchName, GroupsName, TypedName, TypedBatchName)
 }
 
 // open opens the target that s names, or says that this build does not have it.
