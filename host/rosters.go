@@ -85,7 +85,7 @@ func (g *commitWiring) Differs(index uint64, core, roster raftpb.ConfState) {
 }
 
 func (g *commitWiring) Ignored(e *raftpb.Entry, why error) {
-	g.host.env.logger.Warn("an entry changes no members, as on every member", "group", g.id, "host", g.self, "index", e.Index, "cause", why)
+	(*Group)(g).reportIgnored(e, why)
 }
 
 // Changed passes a roster on. What other parts do then is in wiring.go.

@@ -35,7 +35,7 @@ func (g *Group) orderSkips() (again bool) {
 	for _, e := range g.members.Noted.All() {
 		if e.Index <= commit && entry.IsSkip(e.Type, e.Data) {
 			if err := g.orderSkip(&e); err != nil {
-				(*commitWiring)(g).Ignored(&e, err)
+				g.reportIgnored(&e, err)
 			}
 		}
 	}
@@ -150,4 +150,8 @@ func (g *Group) orderSkip(e *raftpb.Entry) error {
 	g.members.plan.Executions.Poll()
 	g.members.changed.notify()
 	return nil
+}
+
+func (g *Group) reportIgnored(e *raftpb.Entry, why error) {
+	g.host.env.logger.Warn("an entry changes no members, as on every member", "group", g.id, "host", g.self, "index", e.Index, "cause", why)
 }

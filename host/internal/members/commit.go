@@ -33,7 +33,7 @@ type CommitWiring interface {
 	Ignored(*raftpb.Entry, error)
 	// Changed learns that a roster is in force, and which was before it.
 	Changed(was, now *membership.Roster)
-	// Differs stops the group: after an entry the core has another configuration than the roster, which is a bug.
+	// Differs stops the group: behind an entry, core and roster have different configurations. That is a bug.
 	Differs(index uint64, core, roster raftpb.ConfState)
 }
 
