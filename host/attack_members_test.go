@@ -12,20 +12,7 @@ import (
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/raft/raftpb"
 )
-
-// A log has an entry that ends a plan and does not name it. The member that reads it goes on without it.
-func TestEndWithoutIDChangesNothing(t *testing.T) {
-	l := openTestHost(t, 3)
-	l.lead()
-	now := l.group.roster()
-	for _, data := range [][]byte{{entry.EndKind}, {entry.CancelKind, 1, 2}} {
-		if _, err := l.group.nextRoster(now, &raftpb.Entry{Index: now.Version + 9, Type: raftpb.EntryHost, Data: data}); !errors.Is(err, membership.ErrFormat) {
-			t.Errorf("%x: %v", data, err)
-		}
-	}
-}
 
 // rosterOf returns a roster with a version, in which each member has the directory of incarnationOf.
 func rosterOf(version uint64, ids ...uint64) *membership.Roster {
@@ -49,7 +36,7 @@ func TestRemovedMemberTellsOthersOfTheirRemoval(t *testing.T) {
 	gone, _ := now.Member(3)
 	left := rosterOf(20, 2)
 	left.Removed = []membership.Member{gone}
-	l.group.setRoster(left)
+	l.group.members.commits.SetRoster(left)
 	if err := l.group.Err(); !errors.Is(err, outcome.ErrMemberRemoved) {
 		t.Fatalf("a member that was removed: %v", err)
 	}
@@ -74,7 +61,7 @@ func TestOutcomeOfAnEarlierPlan(t *testing.T) {
 		r := *l.group.roster()
 		r.Version, r.Changed = uint64(20+i), uint64(20+i)
 		r.Ended = append(r.Ended, membership.Ended{ID: id, Index: uint64(20 + i), Done: 1})
-		l.group.setRoster(&r)
+		l.group.members.commits.SetRoster(&r)
 	}
 	if done, err := e.Poll(); !done || err != nil {
 		t.Errorf("done: %v, error %v", done, err)
@@ -94,7 +81,7 @@ func TestLateCopyOfARequestIsNotRefused(t *testing.T) {
 	}
 	r := *l.group.roster()
 	r.Version, r.Changed = 20, 20
-	l.group.setRoster(&r)
+	l.group.members.commits.SetRoster(&r)
 	c.bodies = nil
 	l.control(2, plans.RequestOf(0, append([]byte{entry.PlanKind}, p.plan.Encode()...)).Encode(theGroup))
 	for _, b := range c.bodies {

@@ -20,7 +20,7 @@ func TestLostDirectoryComesBackBetweenTwoGroups(t *testing.T) {
 	replaced := rosterOf(9, 1, 2, 4)
 	replaced.Members[0].Incarnation, replaced.Members[2].Incarnation = l.incarnation(), now
 	replaced.Removed = []membership.Member{{ID: 4, Incarnation: lost}}
-	second.setRoster(replaced)
+	second.members.commits.SetRoster(replaced)
 
 	in := (*inbound)(l.Host)
 	admit := func(i transport.Incarnation) error {

@@ -29,7 +29,7 @@ func (l *testHost) remove(id uint64) {
 	next.Members = slices.Delete(slices.Clone(next.Members), at, at+1)
 	next.Conf = raftpb.ConfState{Voters: next.IDs()}
 	next.Version++
-	l.group.setRoster(&next)
+	l.group.members.commits.SetRoster(&next)
 }
 
 // silence lets election timeouts pass in which nothing is heard.

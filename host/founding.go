@@ -163,7 +163,7 @@ func (g *foundingWiring) Rebound() {
 
 func (g *foundingWiring) Founded() {
 	g.work.wanted.Want(turn.All)
-	(*Group)(g).foundRoster(*g.members.founding.Bound())
+	g.members.commits.Found(*g.members.founding.Bound())
 	(*Group)(g).keepFound()
 }
 

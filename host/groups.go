@@ -267,6 +267,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 
 func (m *groupMembers) init(g *Group) {
 	m.Group.Init((*memberWiring)(g), g.memberSettings())
+	m.commits.Init((*commitWiring)(g), &m.Group)
 	m.founding.Init((*foundingWiring)(g), g.foundingSettings())
 	m.plan.Init((*planWiring)(g), g.planSettings())
 }

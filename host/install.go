@@ -33,7 +33,7 @@ import (
 // that begins behind the state of a machine that keeps its state on disk.
 //
 // While a member installs, it still votes: term and vote overtake, as they do on a full disk
-// (appendlane/voteahead.go), for the same reason.
+// (appendlane/hardstate.go), for the same reason.
 
 // stepReceived gives a snapshot that was received to the core. It is part of a turn.
 func (g *Group) stepReceived() (again bool) {

@@ -300,6 +300,7 @@ type groupMachine struct {
 // groupMembers says who counts in a group, how that began, and how it is to change.
 type groupMembers struct {
 	members.Group
+	commits members.Commits
 	changed signal        // the roster
 	time    apply.LogTime // of rosters: those are in force before the commands between them are applied
 

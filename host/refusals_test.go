@@ -74,7 +74,7 @@ func TestAHintStaysUntilTheRosterIsAsLate(t *testing.T) {
 	for _, version := range []uint64{20, 30} {
 		r := *l.group.roster()
 		r.Version, r.Changed = version, version
-		l.group.setRoster(&r)
+		l.group.members.commits.SetRoster(&r)
 		if have := l.group.members.Rosters.Hint(); (have == hint) != (version < hint.Version) {
 			t.Errorf("version %d is in force, and the hint is %v", version, have)
 		}
@@ -134,7 +134,7 @@ func TestRemovedHostWithANewDirectoryIsAStranger(t *testing.T) {
 	left.Members[0].Incarnation = l.incarnation()
 	gone.Incarnation = transport.Incarnation{77}
 	left.Removed = []membership.Member{gone}
-	l.group.setRoster(left)
+	l.group.members.commits.SetRoster(left)
 	c.bodies = nil
 	l.from(3, raftpb.Message{Type: raftpb.MsgVote, Term: 9})
 	if to := c.told(members.EncodeStranger(theGroup)); !slices.Equal(to, []uint64{3}) {

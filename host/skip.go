@@ -34,7 +34,9 @@ func (g *Group) orderSkips() (again bool) {
 	commit := g.core.node.BasicStatus().Commit
 	for _, e := range g.members.Noted.All() {
 		if e.Index <= commit && entry.IsSkip(e.Type, e.Data) {
-			g.orderSkip(&e)
+			if err := g.orderSkip(&e); err != nil {
+				g.reportIgnored(&e, err)
+			}
 		}
 	}
 	return g.members.Noted.Any()
@@ -135,4 +137,21 @@ func (g *Group) rejectSkip(at raftpb.Position, ahead func(index uint64) (id uint
 // may have applied the command. A leader that is halted asks at once.
 func (g *Group) awaitsOthers() bool {
 	return len(g.memberIDs()) > 1 && g.leadership.leader.AwaitsAnswers()
+}
+
+// orderSkip puts a committed entry that skips a command in force. It returns why that is none.
+func (g *Group) orderSkip(e *raftpb.Entry) error {
+	at, isNews, err := g.machine.apply.Skips.Order(e)
+	if err != nil || !isNews {
+		return err
+	}
+	g.host.env.logger.Warn("a command is skipped, as on every member", "group", g.id, "host", g.self, "command", at, "by", e.Index)
+	g.machine.apply.Wake() // a machine that is halted there can go on
+	g.members.plan.Executions.Poll()
+	g.members.changed.notify()
+	return nil
+}
+
+func (g *Group) reportIgnored(e *raftpb.Entry, why error) {
+	g.host.env.logger.Warn("an entry changes no members, as on every member", "group", g.id, "host", g.self, "index", e.Index, "cause", why)
 }

@@ -158,7 +158,7 @@ func (g *Group) adoptFounding(b *entry.Block) error {
 // adoptRoster takes over the roster of a snapshot, which has this member, if it is newer.
 func (g *Group) adoptRoster(r *membership.Roster) {
 	if now := g.roster(); now == nil || r.Version > now.Version {
-		g.setRoster(r)
+		g.members.commits.SetRoster(r)
 	}
 }
 

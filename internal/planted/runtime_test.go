@@ -73,15 +73,15 @@ var runtimeBugs = []bug{
 			} else if verdict != session.Fresh {`}}},
 	{name: "any_key", what: "a host accepts a member with any key that a CA has signed", in: "host", found: "TestMembersAreBoundToKeys", edits: []edit{{"host/keys.go",
 		`presented.IsZero() || h.trust.keys`, `presented.IsZero() || true || h.trust.keys`}}},
-	{name: "learn_after_core", what: "a leader makes the read lane of a new member after the core has sent to it", in: "host", found: "TestUnmetHostIsAdded", edits: []edit{{"host/rosters.go",
-		`	g.host.learnMembers(next) // before the core, which may send to a new member at once
+	{name: "learn_after_core", what: "a leader makes the read lane of a new member after the core has sent to it", in: "host", found: "TestUnmetHostIsAdded", edits: []edit{{"host/internal/members/commit.go",
+		`	c.w.LearnMembers(next) // before the core, which may send to a new member at once
 `, ``}}},
 	{name: "snapshot_members_unknown", what: "a host that starts again does not know the members that only its snapshot names", in: "host", found: "TestMemberOfASnapshotIsExplained", edits: []edit{{"host/rosters.go",
-		`	g.host.learnMembers(next)
-	was :=`, `	if g.core.node != nil {
-		g.host.learnMembers(next)
+		`LearnMembers(r *membership.Roster) { g.host.learnMembers(r) }`, `LearnMembers(r *membership.Roster) {
+	if g.core.node != nil {
+		g.host.learnMembers(r)
 	}
-	was :=`}, {"host/groups.go",
+}`}, {"host/groups.go",
 		`	h.learnHosts(store.Members()) // before the core
 `, ``}}},
 	{name: "nil_lane", what: "a read for a host that is not known follows nil", in: "host", found: "TestTooManyHosts", edits: []edit{{"host/internal/storage/readers.go",
@@ -231,7 +231,7 @@ var runtimeBugs = []bug{
 		if p.reject(id, now) != "" {`}}},
 	{name: "trust_births", what: "the table of sessions begins a session that it may have forgotten", in: "host/session", found: "TestAnEvictedSessionIsExpired", edits: []edit{{"host/session/table.go",
 		`return birth <= t.floor || t.now-birth > t.options.Expiry || birth > t.now`, `return false`}}},
-	{name: "forget_conf_change", what: "a host puts a change of the members in force, and does not tell its core", in: "sim", found: "TestChurn", args: "-churns 20", edits: []edit{{"host/rosters.go",
+	{name: "forget_conf_change", what: "a host puts a change of the members in force, and does not tell its core", in: "sim", found: "TestChurn", args: "-churns 20", edits: []edit{{"host/internal/members/commit.go",
 		`	for i, cc := range changes {`, `	for i, cc := range changes[:0] {`}}},
 	{name: "sync_refused", what: "the append lane forgets the sync of a round that a full disk refused, if an earlier round is synced first", in: "sim", found: "TestSeeds", args: "-first 275 -seeds 20 -failures 1", says: "counts its entries through", edits: []edit{{"host/internal/appendlane/lane.go",
 		`			q.makeWrites()
@@ -280,14 +280,14 @@ var runtimeBugs = []bug{
 		`case c.live > 0:
 				c.retryAt`, `case false:
 				c.retryAt`}}},
-	{name: "vote_waits", what: "a full disk refuses term and vote with the entries before them", in: "sim", found: "TestElectionBesideAFullDisk", args: "-elections 20", edits: []edit{{"host/internal/appendlane/voteahead.go",
+	{name: "vote_waits", what: "a full disk refuses term and vote with the entries before them", in: "sim", found: "TestElectionBesideAFullDisk", args: "-elections 20", edits: []edit{{"host/internal/appendlane/hardstate.go",
 		`	newest, early := q.DequeueEarly()
 	if len(early) == 0 &&`, `	if true {
 		return false
 	}
 	newest, early := q.DequeueEarly()
 	if len(early) == 0 &&`}}},
-	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/internal/appendlane/voteahead.go",
+	{name: "overtake_commit", what: "the newest commit index is written with the term and vote that overtake what a full disk refuses", in: "sim", found: "TestSeeds", args: "-first 60 -seeds 440 -failures 1", edits: []edit{{"host/internal/appendlane/hardstate.go",
 		`Commit: q.durable.hs.Commit}`, `Commit: newest.Commit}`}}},
 	{name: "parallel_sends_last", what: "in pipeline parallel the appends leave when the turn ends, after the leader's own write", in: "host", found: "TestWhatIsSentBeforeTheDiskIsWritten", edits: []edit{{"host/shards.go",
 		`g.work.outgoing.To = g.senderOf(out.(*workerOutbox))`, `g.work.outgoing.To = out.(*workerOutbox)`}}},

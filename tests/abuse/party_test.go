@@ -18,7 +18,6 @@ import (
 	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
-	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/transport/tcp"
 )
 
@@ -40,7 +39,7 @@ type party struct {
 
 // newParty reserves an address; no host runs yet.
 func newParty(t *testing.T, id uint64) *party {
-	p := &party{t: t, id: id, dir: scratch.Dir(t), said: make(chan event.Event, 10_000)}
+	p := &party{t: t, id: id, dir: t.TempDir(), said: make(chan event.Event, 10_000)}
 	listener, err := tcp.Listen(tcp.Options{ID: id})
 	if err != nil {
 		t.Fatal(err)

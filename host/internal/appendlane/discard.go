@@ -32,7 +32,7 @@ func (l *Lane) discard(q *Queue) (wrote bool) {
 			l.Enqueue(q) // what was taken off the ring for the answer has work, too
 		}
 		return false
-	case l.overtake(q, true):
+	case l.writeHardState(q, true):
 		return true
 	case l.Failed():
 		return false

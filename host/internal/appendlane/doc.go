@@ -6,5 +6,5 @@
 // the group as its Client, and other hosts directly. It has a lock for the ring of queues, and each queue has
 // a lock for its messages. Neither is held while the log works or a client is called.
 //
-// Reading order: lane.go, queue.go, write.go, voteahead.go, discard.go, install.go, compact.go.
+// Reading order: lane.go, queue.go, write.go, hardstate.go, discard.go, install.go, compact.go.
 package appendlane

@@ -173,9 +173,9 @@ func (l *Lane) write() (wrote bool) {
 		case q.forget.Load():
 			wrote = l.discard(q) || wrote
 		case q.Full.Load():
-			wrote = l.overtake(q, false) || wrote
+			wrote = l.writeHardState(q, false) || wrote
 		case l.installs(q):
-			wrote = l.overtake(q, false) || wrote
+			wrote = l.writeHardState(q, false) || wrote
 		default:
 			share := int64(workqueue.MaxShareBytes)
 			if n == 1 && len(l.batch) == 0 {
@@ -275,7 +275,7 @@ func (l *Lane) judge(q *Queue, err error) (wrote bool) {
 		return true
 	case noSpace:
 		l.park(q, err)
-		return l.overtake(q, false)
+		return l.writeHardState(q, false)
 	case invalid:
 		q.client.Fail(err)
 		l.drop(q)

@@ -17,7 +17,7 @@ import (
 // index is not written. The index stays in memory, and goes with a later write (DurableState).
 //
 // A full disk is not an error: what was taken waits, with everything behind it, and is tried again at the
-// next tick. Only term and vote overtake it (voteahead.go). Other groups go on.
+// next tick. Only term and vote overtake it (hardstate.go). Other groups go on.
 type Queue struct {
 	workqueue.Queue
 	Full atomic.Bool // the disk refuses what was taken; the lane says so

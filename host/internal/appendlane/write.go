@@ -111,7 +111,7 @@ const MaxSilentBytes = 64 << 10
 // memory. Losing it loses nothing, because the leader sends it again. A commit index is written later, and
 // covers only entries that are written by then.
 //
-// Term and vote never go back. On a full disk they may have overtaken this write (voteahead.go).
+// Term and vote never go back. On a full disk they may have overtaken this write (hardstate.go).
 func (s *DurableState) Complete(w *wal.Write) (needed bool) {
 	if workqueue.Behind(w.HardState, s.hs) {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote

@@ -88,6 +88,7 @@ func TestContained(t *testing.T) {
 		"github.com/millrace/millrace/raft.(*raft).sendAppend":                          true,
 		"github.com/millrace/millrace/raft/tracker.(*Progress).MaybeUpdate":             true,
 		"github.com/millrace/millrace/host.(*Group).commitMembers":                      true,
+		"github.com/millrace/millrace/host/internal/members.(*Commits).Commit":          true,
 		"github.com/millrace/millrace/host.(*Group).stepInputs.func1":                   true,
 		"github.com/millrace/millrace/host/internal/members.(*Rosters).Set":             false,
 		"github.com/millrace/millrace/host/internal/members.(*Group).SetExcluded.func1": false,

@@ -6,6 +6,7 @@
 // Group, Rosters, Removal, Keys and Authority have locks of their own, which are held for a few instructions.
 // Noted belongs to the turn. The rest has no state.
 //
-// Reading order: group.go (the members of one group), rosters.go, note.go, refusal.go (whose messages count),
-// removal.go, query.go (later rosters), keys.go, authority.go, record.go (what hosts tell each other).
+// Reading order: group.go (the members of one group), rosters.go, note.go, commit.go, refusal.go (whose
+// messages count). Then removal.go, query.go (later rosters), keys.go, authority.go, record.go (what hosts
+// tell each other). commit.go leads from the log to the roster in force.
 package members

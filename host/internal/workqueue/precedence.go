@@ -2,7 +2,7 @@ package workqueue
 
 import "github.com/millrace/millrace/raft/raftpb"
 
-// While a disk is full, term and vote overtake the entries that it refuses. Package appendlane (voteahead.go)
+// While a disk is full, term and vote overtake the entries that it refuses. Package appendlane (hardstate.go)
 // says why, and which answers may. This file sets them aside.
 
 // mayOvertake reports whether an answer concerns only term and vote. A refused pre-vote and an

@@ -33,9 +33,9 @@ import (
 // whole. Its hard state takes the term and vote that have overtaken it, and keeps its own commit index
 // (DurableState.raise).
 
-// overtake writes a group's term and vote ahead of its refused round, if answers wait for them or if always
-// is set. It reports whether it wrote. The next sync covers the answers, and they leave after it.
-func (l *Lane) overtake(q *Queue, always bool) (wrote bool) {
+// writeHardState writes a group's term and vote ahead of its refused round, if answers wait for them or if
+// always is set. It reports whether it wrote. The next sync covers the answers, and they leave after it.
+func (l *Lane) writeHardState(q *Queue, always bool) (wrote bool) {
 	newest, early := q.DequeueEarly()
 	if len(early) == 0 && !(always && workqueue.Behind(q.durable.hs, newest)) {
 		return false
