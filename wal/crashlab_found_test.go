@@ -75,3 +75,16 @@ func TestRecoveryNeedsNoSpace(t *testing.T) {
 		}
 	}
 }
+
+// TestSeedsThatFailed runs workloads in which the laboratory has found something.
+//
+// Seed 1795845370127006556: the direct write of a vote fails, and so does the sync of the zeros that take it
+// back. The kernel shows the zeros, and does not write them, since they count as clean. The next life has
+// shown no vote. After a power cut there was one.
+func TestSeedsThatFailed(t *testing.T) {
+	for _, seed := range []uint64{1795845370127006556} {
+		if failure := newCrashLab(seed).run(); failure != "" {
+			t.Error(failure)
+		}
+	}
+}
