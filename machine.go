@@ -92,8 +92,8 @@ func (bytesSnapshot) Close() error { return nil }
 
 // Command is a committed command on its way into the state machine.
 type Command[C any] struct {
-	// Index and Term are those of its entry in the log. With Config.BatchEntries several commands may have one
-	// Index: what a machine derives from it and must be unique needs Pos, too.
+	// Index and Term are those of its entry in the log. With Config.BatchEntries several commands may have
+	// one Index: what a machine derives from it and must be unique needs Pos, too.
 	Index, Term uint64
 	// Pos is its place among the commands with this Index, from 0.
 	Pos uint32
@@ -355,8 +355,8 @@ func (a *adapter[C, R]) Deliver(commands []statemachine.Command) {
 	a.release(false)
 }
 
-// deliver gives the results of the first commands to those who wait. last says that the group tells nothing
-// more of them, except their commit if it has not yet.
+// deliver gives the results of the first commands to those who wait. If last is
+// set, the group tells nothing more of them, except a commit that it has not told yet.
 func (a *adapter[C, R]) deliver(commands []statemachine.Command, last bool) {
 	for i := range commands {
 		if p, ok := commands[i].Caller.(*caller[R]); ok {

@@ -18,15 +18,15 @@ import (
 
 // Options say what a Handler serves.
 type Options struct {
-	// Pprof serves the profiles of the process at /debug/pprof/. They cost time while they are taken, and show
-	// parts of what is in memory.
+	// Pprof serves the profiles of the process at /debug/pprof/. They cost time while they are taken, and
+	// show parts of what is in memory.
 	Pprof bool
 	// HostOnly leaves the series of groups out of /metrics. Hosts with thousands of groups need it.
 	HostOnly bool
 	// Collectors are the program's own series. A name that exists already is an error of NewHandler.
 	Collectors []prometheus.Collector
-	// Ready returns the program's own reason why it is not ready, or nil. It must return at once. Default: there
-	// is none.
+	// Ready returns the program's own reason why it is not ready, or nil. It must return at once. Default:
+	// there is none.
 	Ready func() error
 }
 
@@ -98,8 +98,8 @@ type words map[string][]string
 // formats are the values of format.
 var formats = []string{"text", "json"}
 
-// check returns what is wrong with the query of a request: a parameter that the page does not know would
-// otherwise be a wish that is silently not met.
+// check returns what is wrong with the query of a request. A parameter that the page does not know would be
+// a wish that is not met, and nobody would be told.
 func (w words) check(r *http.Request) error {
 	query, err := parseQuery(r)
 	if err != nil {

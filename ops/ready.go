@@ -88,9 +88,9 @@ func (h *Handler) readyz(w http.ResponseWriter, r *http.Request) {
 	writeText(w, code, verdict)
 }
 
-// catchUp finds out whether a node has caught up since its start: a linearizable read has ended here, so the
-// state has everything that was acknowledged before the read began. Later a node may be behind for a moment,
-// which is no reason to send its clients away.
+// catchUp finds out whether a node has caught up since its start. It has when a linearizable read has ended
+// here: the state has everything that was acknowledged before the read began. Later a node may be behind for
+// a moment, which is no reason to send its clients away.
 type catchUp struct {
 	group *host.Group
 

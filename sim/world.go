@@ -70,8 +70,8 @@ type world struct {
 	violation    *Violation       // the first
 }
 
-// drawGroups draws how many groups the hosts have: few as a rule, and sometimes so many that the turns,
-// writes and frames of several go together all the time.
+// drawGroups draws how many groups the hosts have. As a rule these are few. Sometimes they are so many that
+// turns, writes and frames of several go together all the time.
 func drawGroups(rng *rand.Rand) (n int) {
 	n = pick(rng, 1, 1, 2, 4)
 	if rng.IntN(32) == 11 {

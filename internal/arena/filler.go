@@ -11,8 +11,8 @@ type Filler struct {
 // NewFiller returns a Filler that holds nothing yet.
 func NewFiller(p *Pool) Filler { return Filler{pool: p} }
 
-// Space returns n bytes of a block, with whatever is in them. refs are the blocks that the caller holds; if
-// that block is not the last of them, Space retains it for the caller and appends it. More bytes than a block
+// Space returns n bytes of a block, with whatever is in them. refs are the blocks that the caller holds. If
+// the block is not the last of them, Space retains it for the caller and appends it. More bytes than a block
 // has are an array of their own.
 func (f *Filler) Space(n int, refs []Ref) ([]byte, []Ref) {
 	if n > f.pool.o.BlockBytes {

@@ -55,6 +55,8 @@ var turnBugs = []bug{
 `}}},
 	{name: "held_without_space", what: "commands are held though the share is full, and others are refused for them", in: "host", found: "TestHeldCommandsCostNoSpace", edits: []edit{{"host/inbox.go",
 		`	return b.proposalBytes >= min(b.memory.waiting.Max/8, b.memory.received.Max/16) || b.memory.waiting.Used() >= b.memory.waiting.Max/2`, `	return false`}}},
+	{name: "snapshot_taken_unseen", what: "a snapshot that is queued after the look for one is written to the log, and not restored", in: "host/internal/workqueue", found: "TestNoSnapshotBeforeItIsInstalled", edits: []edit{{"host/internal/workqueue/queue.go",
+		`	case s != installed && s != nil:`, `	case false:`}}},
 	{name: "waits_in_vain_go_on", what: "a leader waits for clients that never come back, round after round", in: "host/batches", found: "TestWaitsForNothingBecomeRare", edits: []edit{{"host/batches/cohort.go",
 		`		c.pause = 1 << c.misses`, `		c.pause = 0`}}},
 	{name: "waits_not_counted", what: "what held commands have waited is not counted, and a host takes the rule that holds for the better one", in: "sim", found: "TestAHostFindsTheBetterRule", edits: []edit{{"host/batches/choice.go",

@@ -18,7 +18,7 @@ type install struct {
 // begins that.
 func (l *Lane) installs(q *Queue) bool {
 	s := q.HeadSnapshot()
-	if s == nil {
+	if q.installed = nil; s == nil {
 		return false
 	}
 	in := q.installing
@@ -34,7 +34,7 @@ func (l *Lane) installs(q *Queue) bool {
 	if !in.restored.Load() {
 		return true
 	}
-	q.installing = nil
+	q.installing, q.installed = nil, s
 	q.StopOvertaking()
 	return false
 }

@@ -181,7 +181,7 @@ func (l *Lane) write() (wrote bool) {
 			if n == 1 && len(l.batch) == 0 {
 				share = workqueue.MaxRoundBytes
 			}
-			if len(q.Dequeue(share)) == 0 {
+			if len(q.Dequeue(share, q.installed)) == 0 {
 				continue
 			}
 			bytes += q.TakenBytes()

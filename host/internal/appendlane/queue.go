@@ -42,6 +42,7 @@ type Queue struct {
 
 	// Owned by the lane's RunOnce.
 	installing *install         // of the snapshot that the next message carries; nil: not begun
+	installed  *raftpb.Snapshot // the same, and its message may be written; nil: it may not
 	joint      round            // what was taken, as writes
 	round      []raftpb.Message // written, to be synced and answered
 	roundBytes int64

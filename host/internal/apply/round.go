@@ -23,7 +23,7 @@ func (q *Queue) Round(maxBytes int64) (left bool) {
 	q.short = false
 	q.member.Between(&q.calling)
 	if len(q.work) == 0 {
-		q.work = q.Dequeue(maxBytes) // which Round clears: a message keeps an array of the core's alive
+		q.work = q.Dequeue(maxBytes, nil) // which Round clears: a message keeps an array of the core's alive
 		q.workBytes = q.TakenBytes()
 	}
 	if q.WaitsAt() > 0 || q.passing.Load() != nil {

@@ -176,8 +176,9 @@ func replaces(next, prev *raftpb.Message) bool {
 }
 
 // Dequeue returns what is queued, in order, at most maxBytes of it but at least one message. A message that
-// carries a snapshot comes first or not yet (install.go). The next take reuses the slice.
-func (q *Queue) Dequeue(maxBytes int64) []raftpb.Message {
+// carries a snapshot comes first, and only if it is the one that is installed; nil: none is. Otherwise nothing
+// comes. The next take reuses the slice.
+func (q *Queue) Dequeue(maxBytes int64, installed *raftpb.Snapshot) []raftpb.Message {
 	clear(q.taken)
 	mu := q.guard()
 	mu.Lock()
@@ -189,7 +190,11 @@ func (q *Queue) Dequeue(maxBytes int64) []raftpb.Message {
 		return q.taken
 	}
 	n, bytes := 1, MessageBytes(&q.queued[0])
-	if q.queued[0].Snapshot != nil {
+	switch s := q.queued[0].Snapshot; {
+	case s != installed && s != nil: // it came after the look at HeadSnapshot
+		q.taken, q.takenBytes = q.taken[:0], 0
+		return q.taken
+	case s != nil:
 		q.marks.Add(-1)
 	}
 	for n < len(q.queued) && q.queued[n].Snapshot == nil {

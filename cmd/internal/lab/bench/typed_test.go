@@ -1,41 +1,20 @@
 package bench
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
-	"github.com/millrace/millrace/wal"
 )
 
 // Both rows of the typed face have each acknowledged write once on every host.
 func TestTypedFace(t *testing.T) {
 	for name, clients := range map[string]load.Generator{TypedName: load.Closed{Clients: 4}, TypedBatchName: load.Batched{Outstanding: 20}} {
 		t.Run(name, func(t *testing.T) {
-			target, err := Targets().open(t.Context(), load.Setup{Pipeline: name, Hosts: 3, Dir: t.TempDir(), Durability: wal.ModeMemory, ValueBytes: 64, InFlight: 20, Brief: true, Seed: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := target.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
+			target := openBrief(t, load.Setup{Pipeline: name, InFlight: 20})
 			ledger := &load.Ledger{}
-			for length := range labtest.Lengths(20 * time.Millisecond) {
-				w := load.Window{Source: load.NewSource(64, 1), Length: length, Generator: clients, Observer: report.Silence{}, Ledger: ledger}
-				o, err := w.Run(context.Background(), target)
-				if err != nil || o.Failed > 0 {
-					t.Fatalf("%d failed: %v", o.Failed, err)
-				}
-				if o.Completed > 20 {
-					break
-				}
-			}
+			runWindows(t, target, clients, ledger, 20, nil)
 			if err := target.Verify(t.Context(), ledger); err != nil {
 				t.Error(err)
 			}

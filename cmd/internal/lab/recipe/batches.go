@@ -52,9 +52,12 @@ const (
 	byTrial = "by trial"
 )
 
-// maxWorst is how much a host's rule may lose in its worst cell, maxBehind how much larger its sum of ratios
-// may be than the least, and maxTime the mean of its times by the best ones.
-const maxWorst, maxBehind, maxTime = 1.5, 1.02, 1.03
+// What a host's rule may lose.
+const (
+	maxWorst  = 1.5  // its p99 by the best one, in its worst cell
+	maxBehind = 1.02 // its sum of ratios by the least sum
+	maxTime   = 1.03 // its mean latency by the best one, mean over the cells
+)
 
 // nextBatchScale is the grid, and how long it takes.
 type nextBatchScale struct {
