@@ -96,7 +96,7 @@ func TestOneThingLargerThanTheWhole(t *testing.T) {
 		{"one round of a lane", func(t *testing.T) {
 			var q workqueue.Queue
 			q.Enqueue(raftpb.Message{Type: raftpb.MsgStorageAppend, Entries: []raftpb.Entry{{Index: 1, Term: 1, Data: make([]byte, 1000)}}})
-			if got := q.Dequeue(1); len(got) != 1 {
+			if got := q.Dequeue(1, nil); len(got) != 1 {
 				t.Errorf("takes %d messages", len(got))
 			}
 		}},

@@ -99,7 +99,7 @@ type words map[string][]string
 var formats = []string{"text", "json"}
 
 // check returns what is wrong with the query of a request. A parameter that the page does not know would be
-// a wish that is not met, and nobody would be told.
+// a wish that is not met, and its client would not learn it.
 func (w words) check(r *http.Request) error {
 	query, err := parseQuery(r)
 	if err != nil {

@@ -176,8 +176,8 @@ func replaces(next, prev *raftpb.Message) bool {
 }
 
 // Dequeue returns what is queued, in order, at most maxBytes of it but at least one message. A message that
-// carries a snapshot comes first, and only if it is the one that is installed; nil: none is. Otherwise nothing
-// comes. The next take reuses the slice.
+// carries a snapshot comes first, and only if it is the one that is installed; nil: none is. Otherwise
+// nothing comes. The next take reuses the slice.
 func (q *Queue) Dequeue(maxBytes int64, installed *raftpb.Snapshot) []raftpb.Message {
 	clear(q.taken)
 	mu := q.guard()
