@@ -175,9 +175,9 @@ func replaces(next, prev *raftpb.Message) bool {
 	return outbox.Supersedes(next, prev)
 }
 
-// Dequeue returns what is queued, in order, at most maxBytes of it but at least one message. A message that
-// carries a snapshot comes first, and only if it is the one that is installed; nil: none is. Otherwise
-// nothing comes. The next take reuses the slice.
+// Dequeue returns what is queued, in order, at most maxBytes of it but at least one message. A message with a
+// snapshot comes first, and after its state is installed. Until then nothing comes. installed is that
+// snapshot; nil: there is none. The next take reuses the slice.
 func (q *Queue) Dequeue(maxBytes int64, installed *raftpb.Snapshot) []raftpb.Message {
 	clear(q.taken)
 	mu := q.guard()
