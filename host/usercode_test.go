@@ -290,6 +290,10 @@ func TestABorrowerThatPanics(t *testing.T) {
 			t.Errorf("the machine has kept %q, want %q", have, want)
 		}
 	}
+	// Lines are written by a goroutine of their own; all of them are when Close has returned.
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if text := lines.String(); !strings.Contains(text, "counts as one that does") || !strings.Contains(text, "BorrowsData of the state machine") {
 		t.Errorf("the log says %s", text)
 	}
