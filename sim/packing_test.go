@@ -48,6 +48,6 @@ func TestBatchEntries(t *testing.T) {
 		}
 	}
 	if t.Logf("%d commands came behind others in their entry, %d crashes in a call of a machine on disk", packed, cuts); packed < 100 || *packings >= 10 && cuts == 0 {
-		t.Error("too few commands shared an entry: or no machine on disk lost its power: the runs test little")
+		t.Error("too few commands shared an entry, or no machine on disk lost its power: the runs test little")
 	}
 }

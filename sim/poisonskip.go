@@ -253,6 +253,7 @@ func (r *replica) culprit(halted *outcome.HaltedError) (at raftpb.Position, know
 	at, known = halted.Command()
 	for next := at; halted.Undivided && next.Pos <= halted.LastPos; next.Pos++ {
 		if command, _ := r.commandAt(next); isPoison(command) && r.ghost.skips[next] == 0 {
+			r.life.w.count(Undivided)
 			return next, true
 		}
 	}

@@ -94,7 +94,7 @@ var poisonBugs = []bug{
 	{name: "skip_shifts_results", what: "a skipped command of a batch takes the place of a result before it", in: "host/internal/apply", found: "TestASkipDoesNotSplitABatchOnDisk", edits: []edit{{"host/internal/apply/skip.go",
 		`s.table.MarkRefused(h.Mark)
 			s.unkept = append(s.unkept, len(s.batch))`, `s.table.Refuse(h.Mark)`}}},
-	{name: "poison_on_disk_stays", what: "no leader skips a command of an entry on disk, as no start tells which it is", in: "host/internal/apply", found: "TestPoisonInABatchOnDisk", also: []judge{{in: "sim", test: "TestPoison", args: "-poisonings 60"}}, edits: []edit{{"host/internal/apply/halt.go",
+	{name: "poison_on_disk_stays", what: "no leader skips a command of an entry on disk, as no start tells which it is", in: "host/internal/apply", found: "TestPoisonInABatchOnDisk", also: []judge{{in: "sim", test: "TestBatchEntries", args: "-first 15 -packings 1"}}, edits: []edit{{"host/internal/apply/halt.go",
 		`	e.Undivided = q.isOnDisk()`, `	e.Undivided = !q.isOnDisk()`}}},
 	{name: "batch_with_trailing_bytes", what: "bytes behind the last command of a batch are not refused", in: "raft/raftpb", found: "TestBadBatches", edits: []edit{{"raft/raftpb/batch.go",
 		`	if len(rest) > 0 {
