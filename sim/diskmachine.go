@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Machines that keep their state on disk (CommandOptions.Applied), in some runs with several commands in an
-// entry. Such a machine writes what a call of Apply does in one transaction. It syncs some of its transactions,
+// Machines that keep their state on disk (CommandOptions.Applied), in some runs with several commands in
+// an entry. Such a machine writes what a call of Apply does in one transaction. It syncs some of its transactions,
 // and a power cut loses some of those after the last sync. A power cut also comes in the middle of a call:
 // afterwards the machine has either all of that call, or nothing.
 //
@@ -31,8 +31,8 @@ type diskMachines struct {
 // diskState is the state of a machine on a disk: the commands that it has applied.
 type diskState struct {
 	commands []diskCommand
-	synced   int   // so many of them survive a power cut,
-	ends     []int // and so many after each transaction since
+	synced   int   // how many of them survive a power cut,
+	ends     []int // and how many there were after each transaction since
 }
 
 type diskCommand struct {

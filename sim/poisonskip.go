@@ -248,7 +248,8 @@ func (p *poisons) visit(r *replica) {
 	}
 }
 
-// culprit returns the command that has halted a machine. If no start can tell, the operator reads the commands.
+// culprit returns the command that has halted a machine. If no start can tell, the operator reads the
+// commands.
 func (r *replica) culprit(halted *outcome.HaltedError) (at raftpb.Position, known bool) {
 	at, known = halted.Command()
 	for next := at; halted.Undivided && next.Pos <= halted.LastPos; next.Pos++ {
