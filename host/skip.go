@@ -17,11 +17,11 @@ import (
 //
 //	entry skip: 38 │ id 16 B │ index of the command, uvarint │ its pos, uvarint, unless that is 0
 //
-// The leader proposes it only while its own machine is halted exactly at that command. A machine on disk gets
-// all commands of an entry in one call. If it does not say which it was, the operator does. A member skips the
-// command if it knows, before it applies it, that the entry is committed: from its own turns, or when the
-// group is opened from the log and the note (apply/note.go). What a machine has passed by is part of its
-// state (apply.Queue), and so of its snapshots.
+// The leader proposes it only while its own machine is halted exactly at that command. A machine on disk
+// gets all commands of an entry in one call. If it does not say which it was, the operator does. A member
+// skips the command if it knows, before it applies it, that the entry is committed: from its own turns, or
+// when the group is opened from the log and the note (apply/note.go). What a machine has passed by is part
+// of its state (apply.Queue), and so of its snapshots.
 //
 // Invariant: the state behind the entry never has the effect of the command. A member that has applied the
 // command, whether by itself or by a snapshot, halts at the entry for good and must be replaced.

@@ -14,9 +14,9 @@ import (
 )
 
 // Machines that keep their state on disk (CommandOptions.Applied), in some runs with several commands in
-// an entry. Such a machine writes what a call of Apply does in one transaction. It syncs some of its transactions,
-// and a power cut loses some of those after the last sync. A power cut also comes in the middle of a call:
-// afterwards the machine has either all of that call, or nothing.
+// an entry. Such a machine writes what a call of Apply does in one transaction. It syncs some of its
+// transactions, and a power cut loses some of those after the last sync. A power cut also comes in the
+// middle of a call: afterwards the machine has either all of that call, or nothing.
 //
 // The state then says by an index what it has. So a host that gives the commands of one entry in two calls
 // loses those of the second when the power fails between the two. checkStates finds that, and so do members

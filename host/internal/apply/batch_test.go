@@ -318,8 +318,8 @@ func (m *refuses) Apply(batch []statemachine.Command) error {
 	return m.ledger.Apply(batch)
 }
 
-// No start tells which command of an entry has halted a machine on disk. So each may be skipped, and the start
-// after that leads on, or says that it was another one.
+// No start tells which command of an entry has halted a machine on disk. So each may be skipped, and the
+// start after that leads on, or says that it was another one.
 func TestPoisonInABatchOnDisk(t *testing.T) {
 	skips := []raftpb.Position{}
 	for start, want := range []struct {

@@ -42,8 +42,8 @@ func (q *Queue) skip(e *statemachine.Entry) {
 	q.passBy(e.Position())
 }
 
-// passBy notes that the machine is not given a command. A machine on disk may hold its effect, from an earlier
-// life: then checkSkip says so.
+// passBy notes that the machine is not given a command. A machine on disk may hold its effect, from an
+// earlier life: then checkSkip says so.
 func (q *Queue) passBy(at raftpb.Position) {
 	if m, ok := q.Machine.(*Commands); slices.Contains(q.passed, at) || ok && m.Options.Applied != nil && at.Index <= m.held {
 		return
