@@ -18,8 +18,8 @@ type HaltedError struct {
 	First, Last uint64
 	// FirstPos and LastPos are their places among the commands with that index.
 	FirstPos, LastPos uint32
-	// Undivided says that the commands are one entry, and no start tells which it was. A machine that keeps its
-	// state on disk gets them in one call.
+	// Undivided says that no start tells which command it was: they share an entry, and a machine on disk gets
+	// them in one call.
 	Undivided bool
 	// Cause is what the machine has said.
 	Cause error

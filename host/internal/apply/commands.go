@@ -132,8 +132,7 @@ func (s *Commands) readApplied(q *Queue, of Opening) error {
 }
 
 // Apply implements StateMachine. It gives the machine one batch for all entries, or two if it must look at
-// the state in between (sums). Only those of a machine on disk may have commands that the group skips: the
-// rest of their entry is still one batch.
+// the state in between (sums). A machine on disk also gets one batch if the group skips commands of an entry.
 func (s *Commands) Apply(entries []statemachine.Entry) error {
 	defer s.clear()
 	defer s.countSessions()
