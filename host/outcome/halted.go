@@ -18,7 +18,7 @@ type HaltedError struct {
 	First, Last uint64
 	// FirstPos and LastPos are their places among the commands with that index.
 	FirstPos, LastPos uint32
-	// Undivided says that no start tells which command it was: they share an entry, and a machine on disk gets
+	// Undivided: a new start cannot find the command. All of them share an entry, and a machine on disk gets
 	// them in one call.
 	Undivided bool
 	// Cause is what the machine has said.
