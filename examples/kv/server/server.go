@@ -80,7 +80,7 @@ func ParseFlags(name string, args []string) (o Options, err error) {
 	flags.DurationVar(&c.HeartbeatInterval, "heartbeat", 100*time.Millisecond, "`time` between heartbeats, the same on each host; ten without one start an election")
 	flags.BoolVar(&c.Leases, "leases", true, "let members promise their leader to elect no other for a while, the same on each host: consistency=lease needs it")
 	flags.Int64Var(&c.Snapshots.LogBytes, "snapshot-bytes", 0, "how many `bytes` the log grows between two snapshots; 0: 64 MiB, or four times the last snapshot if that is more")
-	flags.BoolVar(&c.BatchEntries, "batch-entries", false, "let commands share an entry of the log, which begins when all hosts have it; then no host of an earlier version can follow")
+	flags.BoolVar(&c.SingleEntries, "single-entries", false, "make each command an entry of the log, so that hosts of a version without batches can follow")
 	flags.BoolVar(&o.redirect, "redirect", false, "send clients to the leader with their changes; without it, this host forwards them")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Second, "the longest `time` from a request to its answer")
 	_ = flags.Parse(args) // it ends the process on an error
