@@ -49,8 +49,8 @@ func (h *Host) greetRefusing() {
 	}
 }
 
-// askSettings asks the hosts that are heard and have not said how they are set: the body may have been lost. A
-// host of an earlier version does not answer. It is called once in two election timeouts.
+// askSettings asks the hosts that are heard and have not said how they are set: the body may have been
+// lost. A host of an earlier version does not answer. It is called once in two election timeouts.
 func (h *Host) askSettings() {
 	if h.config.SingleEntries {
 		return
