@@ -156,7 +156,7 @@ func (g *Group) offerCommands() {
 func (g *Group) finishTurn(crowded bool) (left bool) {
 	st := g.core.node.BasicStatus()
 	g.proposals.forwarders.Due(st.Commit, g.work.outgoing.FlushHeldTo)
-	if g.work.held.Step(&g.work.outgoing, crowded) {
+	if g.work.held.Step(&g.work.outgoing, crowded, g.turnNow) {
 		g.wakeLazily()
 	}
 	if err := g.core.node.Err(); err != nil {
@@ -167,7 +167,7 @@ func (g *Group) finishTurn(crowded bool) (left bool) {
 	g.work.releases = false
 	g.stepDuties(turn.AfterReady)
 	left = g.readsLeft() || g.work.releases
-	g.proposals.batching.Measure(g.core.node.BasicStatus(), g.now)
+	g.proposals.batching.Measure(g.core.node.BasicStatus(), g.turnNow)
 	left = g.isLate() || left
 	g.publish()
 	g.stepDuties(turn.AfterStatus)

@@ -183,9 +183,14 @@ func BenchmarkFollowerTurn(b *testing.B) {
 			s := newSteady(b)
 			data := make([]byte, 1<<10)
 			sum := crcjoin.Sum(data)
+			s.hear(2, raftpb.Message{Type: raftpb.MsgApp, Term: 1, Commit: begun, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, (&testHost{Host: s.Host}).bindingOf(0)), foundedAt(3, 1)}})
+			s.manual.runIdle()
+			if !s.group.Founding().Founded {
+				b.Fatal("the group is not founded")
+			}
 			for round := range b.N {
-				before := uint64(round * n)
-				m := raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: before, LogTerm: min(before, 1), Commit: before}
+				before := uint64(begun + round*n)
+				m := raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: before, LogTerm: 1, Commit: before}
 				for i := range n {
 					m.Entries = append(m.Entries, raftpb.Entry{Term: 1, Index: before + uint64(i) + 1, Data: data, Sum: sum})
 				}
@@ -194,7 +199,7 @@ func BenchmarkFollowerTurn(b *testing.B) {
 				s.hear(2, raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: before + uint64(n), LogTerm: 1, Commit: before + uint64(n)})
 				s.work()
 			}
-			if st := s.group.Status(); st.Committed != uint64(b.N*n) {
+			if st := s.group.Status(); st.Committed != uint64(begun+b.N*n) {
 				b.Fatalf("the follower is behind: %+v", st)
 			}
 			s.report(b)
