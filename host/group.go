@@ -24,8 +24,8 @@ func (g *Group) Failed() <-chan struct{} { return g.life.failed }
 // now reads the clock of the host.
 func (g *Group) now() time.Duration { return g.host.env.env.Clock.Now() }
 
-// turnNow is the time of a turn: when it began, or now if the turns of this pipeline wait for the disk. The clock is
-// read once for the turn and its shard.
+// turnNow is the time of a turn: when it began, or now if the turns of this pipeline wait for the disk. The
+// clock is read once for the turn and its shard.
 func (g *Group) turnNow() time.Duration {
 	if g.host.env.pipeline.AsyncStorageWrites() {
 		return g.work.began

@@ -167,9 +167,10 @@ func (g *Group) finishTurn(crowded bool) (left bool) {
 	g.work.releases = false
 	g.stepDuties(turn.AfterReady)
 	left = g.readsLeft() || g.work.releases
-	g.proposals.batching.Measure(g.core.node.BasicStatus(), g.turnNow)
+	st = g.core.node.BasicStatus() // after the duties
+	g.proposals.batching.Measure(st, g.turnNow)
 	left = g.isLate() || left
-	g.publish()
+	g.publish(st)
 	g.stepDuties(turn.AfterStatus)
 	return left
 }

@@ -24,8 +24,8 @@ type CommitDelay struct {
 }
 
 // Step ends a turn's sending: it sends what was held back for long enough, and makes a later turn send the
-// rest. It reports whether that is the next turn before long, since other groups wait (crowded). It asks clock for the
-// time if it must.
+// rest. It reports whether that is the next turn before long, since other groups wait (crowded). It reads
+// the clock if it must.
 func (h *CommitDelay) Step(o *Batches, crowded bool, clock func() time.Duration) (again bool) {
 	if !o.Holding() {
 		if h.since != 0 {

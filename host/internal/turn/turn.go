@@ -26,8 +26,8 @@ type Duty[C any] struct {
 	Due func(C) (tick int64)
 	// Moves says that the tick may change although Step is not called, and nothing else has changed.
 	Moves bool
-	// Fixed says that only a turn, by Step, moves that tick. A group that sleeps may not hear instead that its leader
-	// lives.
+	// Fixed says that only a turn, by Step, moves that tick. A group that sleeps may not hear instead that its
+	// leader lives.
 	Fixed bool
 }
 
@@ -65,7 +65,7 @@ func Of(place int) Set { return 1 << place }
 type Wanted struct {
 	came  atomic.Uint64 // since the turn looked
 	set   Set           // owned by the turn
-	rests bool          // owned by the turn: no duty has a time, but for those whose time moves
+	rests bool          // owned by the turn: no duty has a time, apart from those whose time moves
 }
 
 // Want makes the next step of a table call duties. Callers leave the input first, want then, and wake the
@@ -171,8 +171,8 @@ func (t *Table[C]) Step(c C, at Point, w *Wanted, watch *Watch) {
 	}
 }
 
-// Due returns the tick at which the first duty is due. A duty that has no time is not asked again before it, or
-// another one, was called. So a turn that calls no duty does not look at the state of all of them.
+// Due returns the tick at which the first duty is due. If none has a time, they are asked again after one of
+// them was called. So a turn that calls no duty does not look at the state of all of them.
 func (t *Table[C]) Due(c C, w *Wanted) int64 {
 	due := Never
 	if !w.rests || w.came.Load() != 0 {
