@@ -232,15 +232,15 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 			return err
 		}
 		for commands := q.unpacked; len(commands) > 0; {
-			if q.Skips.Of(commands[0].Position()) > 0 {
+			if !q.isOnDisk() && q.Skips.Of(commands[0].Position()) > 0 {
 				with = commands[:1:1]
 				q.skip(&commands[0])
 				commands = commands[1:]
 				continue
 			}
 			m := q.together(commands)
-			with = commands[:m:m]
-			if err := q.Machine.Apply(with); err != nil {
+			with = q.notSkipped(commands[:m:m])
+			if err := q.Machine.Apply(commands[:m:m]); err != nil {
 				returned = true
 				if at, ok := err.(*WaitingForObject); ok {
 					q.countApplied(entries[:at.Index-entries[0].Index])
@@ -292,16 +292,38 @@ func (q *Queue) unpack(rest []raftpb.Entry) (n int, bad error) {
 	return n, nil
 }
 
-// together returns how many of the first commands are one call of the machine, at least one.
+// together returns how many of the first commands are one call of the machine, at least one. A machine that
+// keeps its state on disk gets all commands with one index in one call: Commands passes those by that the
+// group skips.
 func (q *Queue) together(commands []statemachine.Entry) (n int) {
-	m, _ := q.Machine.(*Commands)
-	for n < len(commands) && (n == 0 || q.Skips.Of(commands[n].Position()) == 0) {
-		if c := &commands[n]; n > 0 && (q.isSuspect(c.Index) || q.isSuspect(commands[n-1].Index)) && (c.Pos == 0 || m == nil || m.Options.Applied == nil) {
+	onDisk := q.isOnDisk()
+	for n < len(commands) && (n == 0 || onDisk || q.Skips.Of(commands[n].Position()) == 0) {
+		if c := &commands[n]; n > 0 && (q.isSuspect(c.Index) || q.isSuspect(commands[n-1].Index)) && (c.Pos == 0 || !onDisk) {
 			return n
 		}
 		n++
 	}
 	return n
+}
+
+// notSkipped returns commands without those at both ends that the group skips, or all if it skips them all.
+func (q *Queue) notSkipped(commands []statemachine.Entry) []statemachine.Entry {
+	is := func(e statemachine.Entry) bool { return q.Skips.Of(e.Position()) == 0 }
+	first := slices.IndexFunc(commands, is)
+	if first < 0 || !q.Skips.Any() {
+		return commands
+	}
+	last := len(commands) - 1
+	for !is(commands[last]) {
+		last--
+	}
+	return commands[first : last+1 : last+1]
+}
+
+// isOnDisk reports whether the machine keeps its state on disk, so that an index alone says what it has.
+func (q *Queue) isOnDisk() bool {
+	m, ok := q.Machine.(*Commands)
+	return ok && m.Options.Applied != nil
 }
 
 // applyOwn does what an entry means for the machine that the machine is not given.
