@@ -89,9 +89,9 @@ func TestSeedsThatFailed(t *testing.T) {
 	}
 }
 
-// TestARecycledSegmentEndsInZeros makes segments of files that are full of old records, and of which the helper
-// has filled nothing with zeros. After each append the log must end in the zeros of rule R10, and not in old
-// bytes, which look like a torn write. With that bug planted the laboratory needs half a minute to find it.
+// TestARecycledSegmentEndsInZeros makes segments of files that are full of old records, and in which the
+// helper has written no zeros. After each append the log must end in the zeros of rule R10. Old bytes there
+// look like a torn write. With that bug planted the laboratory needs half a minute to find it.
 func TestARecycledSegmentEndsInZeros(t *testing.T) {
 	disk, helper, config := crashfs.New(), &labScheduler{}, labConfig{segmentBytes: labMinSegment}
 	log, err := openLabLog(disk, labDir, helper, config, nil)
