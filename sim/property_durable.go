@@ -31,7 +31,7 @@ func (g *ghost) acknowledge(w *world, by *replica, command string, r outcome.Rec
 	}
 }
 
-// checkDurable: a quorum of the voters hold an entry. Each look opens a log, so it stops when a quorum is found.
+// checkDurable: a quorum of the voters hold an entry. Each look opens a log, so it ends with a quorum.
 func (w *world) checkDurable(by *replica, command string, r outcome.Receipt) {
 	if w.mode.Kind == wal.KindMemory {
 		return // no disk holds it

@@ -53,7 +53,7 @@ func (q *Queue) Round(maxBytes int64) (left bool) {
 	return len(q.work) > 0 || q.drained.Load() != nil // what waits for the end of all this is next
 }
 
-// stopFor acts on what has ended a round: it is tried again, or the machine is halted, or the group has failed.
+// stopFor acts on what has ended a round: it is tried again, or the machine is halted, or the group fails.
 func (q *Queue) stopFor(err error) {
 	if short := (retried{}); errors.As(err, &short) {
 		q.short = true
