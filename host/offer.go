@@ -126,7 +126,7 @@ func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
 	if !first {
 		return 0, false
 	}
-	return g.machine.apply.Time.Next(g.now())
+	return g.machine.apply.Time.Next(g.turnNow())
 }
 
 // callTurn is the turn of a group as calls see it: proposals.Turn.

@@ -60,7 +60,8 @@ type Queue struct {
 
 	// Owned by the lane.
 	loan       *arena.Loan    // of the log, while the machine is called; nil: the machine may keep what it is given
-	borrowed   []raftpb.Entry // scratch: the entries of the loan
+	lends      lender         // the log, if it is one
+	borrowed   []raftpb.Entry // scratch: what was read from it
 	note       noteText       // note.go
 	rebuilt    rebuildPurpose // for which the machine was made again last, or could not be (rebuild.go)
 	noteFailed bool           // it is not on the disk
@@ -93,7 +94,8 @@ type Log interface {
 	Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error)
 }
 
-// lender is a Log that lends entries: Recent, whose data may be valid only as long as the loan.
+// lender is a Log that lends entries: Recent, whose data may be valid only as long as the loan. Without a
+// loan, data is what Recent returns, and only the array of entries is the caller's.
 type lender interface {
 	Borrow(lo, hi, maxBytes uint64, loan *arena.Loan, into []raftpb.Entry) (entries []raftpb.Entry, ok bool)
 }
@@ -130,6 +132,7 @@ type Member interface {
 // New returns the queue of a group.
 func New(of Member, s Settings) *Queue {
 	q := &Queue{Settings: s, member: of}
+	q.lends, _ = s.Log.(lender)
 	if q.borrows() {
 		q.loan = arena.NewLoan(s.Blocks)
 	}
