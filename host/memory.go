@@ -40,6 +40,11 @@ func (c Config) blocks(e env.Blocks) arena.Options {
 	return o
 }
 
+// maxBlocks returns how many bytes of blocks may be held. Received commands are in the inbox, the append
+// lane or the cache of the log, and these shares count them. Blocks that are held for a few bytes are larger,
+// so they are counted, too.
+func (c Config) maxBlocks() int64 { return c.shareOf(receivedShare + writingShare + logCacheShare) }
+
 // largestCommand is the largest command that the shares leave space for. A frame to a peer must hold it, and
 // a group alone gets half of a share (budget.take).
 func (c Config) largestCommand() int {

@@ -145,7 +145,7 @@ func (q *Queue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.En
 // read returns entries of the log, at least one, about maxBytes at most. They are valid until giveBack.
 func (q *Queue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error) {
 	most := uint64(min(max(maxBytes, 1), storage.MaxReadBytes))
-	if q.loan != nil && q.Hook == nil {
+	if q.Borrows() {
 		if entries, ok := q.Log.(lender).Borrow(lo, hi, most, q.loan, q.borrowed[:0]); ok {
 			q.borrowed = entries
 			return entries, nil
