@@ -90,6 +90,7 @@ host/internal/peers    host/outcome host/internal/control host/internal/entry ho
 host                   internal/completion raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/batches host/membership internal/repetition internal/crcjoin host/internal/* internal/lock internal/arena|
 .                      internal/completion host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
 internal/counting      .                                                                                      |
+internal/stopwatch     vfs                                                                                    |
 internal/scratch       vfs                                                                                    | golang.org/x/sys
 ops                    . host host/batches host/diagnosis host/outcome transport                                           | github.com/prometheus/client_golang go.yaml.in/yaml/v3
 smtest                 .                                                                                      |

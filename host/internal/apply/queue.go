@@ -49,6 +49,7 @@ type Queue struct {
 	// Owned by the lane that works on it.
 	work      []raftpb.Message // taken, and not finished
 	workBytes int64
+	answers   []raftpb.Message // scratch: of what the round has finished
 	failed    bool
 	short     bool // what it was to read could not be opened: Retry
 
@@ -109,7 +110,7 @@ type Member interface {
 	// Between runs what must run while the machine is not called: it locks calling meanwhile.
 	Between(calling sync.Locker)
 	// Counted says that the machine has got entries, and Done which answers the core gets for what is applied
-	// through an entry; 0: the machine is halted.
+	// through an entry; 0: the machine is halted. The lane uses the array of answers again.
 	Counted(entries []raftpb.Entry)
 	Done(through uint64, answers []raftpb.Message)
 	// Suspend says that the machine has halted, and Resume that it works again. Want asks the next turn to
