@@ -27,13 +27,14 @@ const (
 	maxMemoryBytes = 1 << 40
 )
 
-// blockBytes is the size of the blocks for small commands (package arena).
+// blockBytes is the size of the blocks for small commands (package arena), unless a host has little memory.
 const blockBytes = 64 << 10
 
 // blocks returns how a host makes its blocks. Those that wait for another use are a part of the share for
 // received messages.
 func (c Config) blocks(e env.Blocks) arena.Options {
-	o := arena.Options{BlockBytes: blockBytes, IdleBytes: int(min(c.shareOf(receivedShare)/4, 8<<20)), Poison: e.Poison}
+	size := int(min(blockBytes, max(c.maxBlocks()/8, transport.LentBytes)))
+	o := arena.Options{BlockBytes: size, IdleBytes: int(min(c.shareOf(receivedShare)/4, 8<<20)), Poison: e.Poison}
 	if e.Bytes > 0 {
 		o.BlockBytes = e.Bytes
 	}

@@ -220,6 +220,9 @@ func (b Body) Hand(to Receiver, from uint64, batch []Envelope) {
 	to.Receive(from, batch)
 }
 
+// Hand is Body.Hand for messages of DecodeBody.
+func Hand(to Receiver, from uint64, batch []Envelope) { Body{}.Hand(to, from, batch) }
+
 // Validate compares the checksums of a body that is not decoded. A body of another kind is valid already.
 func (b Body) Validate() error {
 	if b.check == nil {

@@ -6,10 +6,12 @@ var poisonBugs = []bug{
 		`return Machine[C, R]{sm: sm, codec: codec, tries: !isSure(codec)}`, `return Machine[C, R]{sm: sm, codec: codec}`}}},
 	{name: "poison_stops_the_group", what: "a command that the state machine cannot apply stops the group, on every member", in: "host", found: "TestFailureStopsOneGroup", edits: []edit{{"host/internal/apply/round.go",
 		`		q.halt(halted)
-		return false
-	} else if`, `		q.member.Fail(halted)
-		return false
-	} else if`}}},
+		return
+	}
+	q.failed`, `		q.member.Fail(halted)
+		return
+	}
+	q.failed`}}},
 	{name: "skip_after_the_effect", what: "a member that has applied a command goes on behind the entry that skips it", in: "host", found: "TestSkipIsTakenByEveryMember", edits: []edit{{"host/internal/apply/skip.go",
 		`|| s.At.Index >= e.Index || slices.Contains(q.passed, s.At) {`, `|| s.At.Index >= e.Index || true {`}}},
 	{name: "skip_is_a_difference", what: "members are said to differ when one of them does not know yet that a command is skipped", in: "host/internal/apply", found: "TestSkippedCommandsAreNotCompared", edits: []edit{{"host/internal/apply/commands.go",

@@ -124,9 +124,9 @@ var runtimeBugs = []bug{
 	}
 	st :=`}}},
 	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/internal/apply/round.go",
-		`		if vfs.IsShort(err) {
-			return nil, 0, retried{err}`, `		if vfs.IsShort(err) && false {
-			return nil, 0, retried{err}`}}},
+		`			if vfs.IsShort(err) {
+				return nil, 0, retried{err}`, `			if vfs.IsShort(err) && false {
+				return nil, 0, retried{err}`}}},
 	{name: "short_follower_read_is_final", what: "a leader stops when what a follower lacks cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/internal/storage/readers.go",
 		`	if vfs.IsShort(err) {`, `	if vfs.IsShort(err) && false {`}}},
 	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/install.go",
