@@ -61,7 +61,7 @@ func (inPlaceCodec) DecodeCopies() bool { return true }
 	{name: "lane_releases_at_the_take", what: "the append lane releases the blocks of what it takes before it is written", in: "host/internal/appendlane", found: "TestBlocksAreHeldUntilTheWrite", edits: []edit{{"host/internal/appendlane/queue.go",
 		`	q.writing = arena.RetainAll(q.writing, q.blocks)
 `, ``}}},
-	{name: "lane_keeps_what_is_written", what: "the append lane does not release the blocks of what is written", in: "sim", found: "TestSeeds", args: "-seeds 20 -failures 1", also: []judge{{in: "host/internal/appendlane", test: "TestBlocksAreHeldUntilTheWrite"}}, edits: []edit{{"host/internal/appendlane/queue.go",
+	{name: "lane_keeps_what_is_written", what: "the append lane does not release the blocks of what is written", in: "host/internal/appendlane", found: "TestBlocksAreHeldUntilTheWrite", edits: []edit{{"host/internal/appendlane/queue.go",
 		`	q.joint.reset()
 	q.dropBlocks()
 	q.client.Appended()
@@ -91,8 +91,4 @@ func (inPlaceCodec) DecodeCopies() bool { return true }
 		`case len(e.Data) == 0, len(e.Data) >= transport.LentBytes: // not lent`, `case len(e.Data) < 1<<20: // not lent`}}},
 	{name: "intake_is_unbounded", what: "blocks take any amount of memory", in: "host", found: "TestIntake", edits: []edit{{"host/payloads.go",
 		` && in.pool.UsedBytes() < in.maxBytes`, ``}}},
-	{name: "the_end_keeps_nothing", what: "a group that is closed leaves its blocks held", in: "sim", found: "TestSeeds", args: "-seeds 60 -failures 1", edits: []edit{{"host/shutdown.go",
-		`		g.core.blocks.keep()
-`, ``}, {"host/end.go", `	g.core.blocks.keep()
-`, ``}}},
 }
