@@ -278,6 +278,7 @@ type groupWork struct {
 	taken    inputs
 	outgoing outbox.Batches
 	held     outbox.CommitDelay
+	began    time.Duration  // the turn, by the clock
 	entries  []raftpb.Entry // scratch for proposals
 	ordered  bool           // it was told to campaign, in this turn
 	wanted   turn.Wanted    // duties

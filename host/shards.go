@@ -63,7 +63,8 @@ type seated Group
 func seatedGroup(t sched.Turner) *Group { return (*Group)(t.(*seated)) }
 
 // Begin implements sched.Turner: the turn gets what has come since the turn before.
-func (s *seated) Begin(crowded bool) {
+func (s *seated) Begin(now time.Duration, crowded bool) {
+	s.work.began = now
 	most := int64(maxTurnBytes)
 	if crowded {
 		most = maxCrowdedTurnBytes

@@ -81,8 +81,8 @@ func (osFS) BootID() (string, error) {
 	return strings.TrimSpace(string(id)), err
 }
 
-// control runs a system call on the pinned descriptor, and repeats it while a signal interrupts it. Each round of
-// a log syncs, so the memory of the call is used again.
+// control runs a system call on the pinned descriptor, and repeats it while a signal interrupts it. Each
+// round of a log syncs, so the memory of the call is reused.
 func (f *osFile) control(op string, call func(fd int) error) error {
 	p := pinnedCalls.Get().(*pinnedCall)
 	p.call = call

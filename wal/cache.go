@@ -76,6 +76,7 @@ func (r *cachedRun) hi() uint64 { return r.lo + uint64(r.n) }
 type recent struct {
 	runs  []cachedRun
 	array []cachedRun // the memory of runs, of which the first have left
+	stop  readPlace   // of the last reader
 }
 
 // find returns the number of the first run that ends after i: the run that holds i, if any does.

@@ -152,8 +152,11 @@ var runtimeBugs = []bug{
 	b.waiting.handOver = true`, `	b.mu.Lock()
 	b.waiting.handOver = true`}}},
 	{name: "turn_begins_with_nothing", what: "a turn does not get what its group was given", in: "host/internal/sched", found: "TestATurnBeginsWithWhatWasGiven", edits: []edit{{"host/internal/sched/worker.go",
-		`	seat.turner.Begin(crowded)
+		`	seat.turner.Begin(w.since, crowded)
 `, ``}}},
+	{name: "due_is_remembered", what: "a duty that has had no time is never asked again, though it was called", in: "host/internal/turn", found: "TestDutiesThatHaveNoTimeAreNotAsked", edits: []edit{{"host/internal/turn/turn.go",
+		`		w.rests = false
+		if t.changed(c) {`, `		if t.changed(c) {`}}},
 	{name: "inputs_handed_twice", what: "a turn gets the inputs of the turn before again", in: "host", found: "TestInboxCollapses", edits: []edit{{"host/inbox.go",
 		`	b.waiting.givenInputs, *spare = *spare, b.waiting.givenInputs
 `, `	*spare = b.waiting.givenInputs

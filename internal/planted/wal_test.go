@@ -5,6 +5,8 @@ package planted_test
 // them; TestEachApplies says which did not.
 var walBugs = []bug{
 	// Making, recycling and removing segments.
+	{name: "read_place_of_any_run", what: "a reader of the cache goes on where another run of its group was read", found: "TestReaderGoesOnWhereItStopped", edits: []edit{{"wal/read.go",
+		`	if p.run == r.at && p.index`, `	if p.index`}}},
 	{name: "create_name_not_synced", what: "a new segment counts before its name is durable", found: labTest, edits: []edit{{"wal/segment.go",
 		`if err := l.syncDir(); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "recycle_name_not_synced", what: "a recycled segment counts before its rename is durable", found: labTest, edits: []edit{{"wal/spare.go",

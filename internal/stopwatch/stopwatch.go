@@ -66,6 +66,9 @@ func (w *Watch) End() {
 	w.bytes += w.after.TotalAlloc - w.before.TotalAlloc
 }
 
+// Allocations returns how many allocations a piece has made, on average of those that were counted.
+func (w *Watch) Allocations() float64 { return float64(w.allocs) / float64(w.counted) }
+
 // Report reports the median time of a piece, and the mean of its allocations. A median does without the
 // pieces in which other programs had the processor.
 func (w *Watch) Report(b *testing.B, piece string) {
@@ -75,7 +78,7 @@ func (w *Watch) Report(b *testing.B, piece string) {
 		b.ReportMetric(float64(w.took[len(w.took)/2].Nanoseconds()), "ns/"+piece)
 	}
 	if w.counted > 0 {
-		b.ReportMetric(float64(w.allocs)/float64(w.counted), "allocs/"+piece)
+		b.ReportMetric(w.Allocations(), "allocs/"+piece)
 		b.ReportMetric(float64(w.bytes)/float64(w.counted), "B/"+piece)
 	}
 }

@@ -62,7 +62,7 @@ func (q *testQueue) Released()           { q.released = true }
 type turner struct{}
 
 func (turner) Turn(sched.Time, bool, sched.Outbox) (again bool, due int64) { return false, 1 << 60 }
-func (turner) Begin(bool)                                                  {}
+func (turner) Begin(time.Duration, bool)                                   {}
 func (turner) Left()                                                       {}
 func (turner) Gathers() bool                                               { return false }
 func (turner) Gathered(time.Duration)                                      {}

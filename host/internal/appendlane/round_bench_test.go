@@ -20,12 +20,24 @@ import (
 func BenchmarkRound(b *testing.B) {
 	for _, who := range []string{"leader", "follower"} {
 		for _, n := range []int{1, 100} {
-			b.Run(fmt.Sprintf("%s/%d", who, n), func(b *testing.B) { benchRound(b, who == "leader", n) })
+			b.Run(fmt.Sprintf("%s/%d", who, n), func(b *testing.B) {
+				w := runRounds(b, b.N, who == "leader", n)
+				w.Report(b, "round")
+				b.ReportMetric(0, "ns/op")
+			})
 		}
 	}
 }
 
-func benchRound(b *testing.B, leads bool, n int) {
+// A steady round allocates the flush, and seldom memory for what the cache of the log keeps.
+func TestAllocationsOfASteadyRound(t *testing.T) {
+	w := runRounds(t, 600, false, 1)
+	if n := w.Allocations(); n > 1.2 {
+		t.Errorf("%v allocations of a round, want at most 1.2", n)
+	}
+}
+
+func runRounds(b testing.TB, rounds int, leads bool, n int) *stopwatch.Watch {
 	disk, tasks := stopwatch.NewDisk(crashfs.New()), &manual{}
 	log := openLogWith(b, tasks, disk, 64<<20)
 	b.Cleanup(func() { _ = log.Close() })
@@ -44,7 +56,7 @@ func benchRound(b *testing.B, leads bool, n int) {
 		for l.RunOnce() {
 		}
 	}
-	for i := range b.N {
+	for i := range rounds {
 		first := uint64(i*n) + 1
 		for k := range entries {
 			entries[k] = raftpb.Entry{Term: 1, Index: first + uint64(k), Data: data, Sum: sum}
@@ -63,13 +75,12 @@ func benchRound(b *testing.B, leads bool, n int) {
 		}
 		tasks.runIdle()
 	}
-	w.Report(b, "round")
-	b.ReportMetric(0, "ns/op")
+	return &w
 }
 
 // steadyClient is a group of which nothing is asked but to take answers.
 type steadyClient struct {
-	b       *testing.B
+	b       testing.TB
 	seat    sched.Seat
 	answers int
 }

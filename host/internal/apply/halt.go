@@ -74,6 +74,7 @@ func (q *Queue) haltAt(commands []statemachine.Entry, doing string, err error) *
 			e.First, e.FirstPos, e.Last, e.LastPos = at.Index, at.Pos, at.Index, at.Pos
 		}
 	}
+	e.Undivided = q.isOnDisk() && e.First == e.Last && e.FirstPos < e.LastPos
 	if p := (*containment.Panic)(nil); errors.As(err, &p) {
 		e.Stack = p.Stack
 	}

@@ -53,7 +53,8 @@ func (q *Queue) Round(maxBytes int64) (left bool) {
 	return len(q.work) > 0 || q.drained.Load() != nil // what waits for the end of all this is next
 }
 
-// stopFor acts on what has ended a round: it is tried again, or the machine is halted, or the group has failed.
+// stopFor acts on what has ended a round: it is tried again, or the machine is halted, or the group has
+// failed.
 func (q *Queue) stopFor(err error) {
 	if short := (retried{}); errors.As(err, &short) {
 		q.short = true
@@ -161,8 +162,8 @@ func (q *Queue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.En
 // read returns entries of the log, at least one, about maxBytes at most. They are valid until giveBack.
 func (q *Queue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error) {
 	most := uint64(min(max(maxBytes, 1), storage.MaxReadBytes))
-	if q.Borrows() {
-		if entries, ok := q.Log.(lender).Borrow(lo, hi, most, q.loan, q.borrowed[:0]); ok {
+	if q.lends != nil && q.Hook == nil {
+		if entries, ok := q.lends.Borrow(lo, hi, most, q.loan, q.borrowed[:0]); ok {
 			q.borrowed = entries
 			return entries, nil
 		}
@@ -176,10 +177,9 @@ func (q *Queue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error) {
 
 // giveBack ends the loan of what read has returned.
 func (q *Queue) giveBack() {
-	if q.loan == nil {
-		return
+	if q.loan != nil {
+		q.loan.Return()
 	}
-	q.loan.Return()
 	clear(q.borrowed)
 	if q.borrowed = q.borrowed[:0]; cap(q.borrowed) > maxUnpacked {
 		q.borrowed = nil
