@@ -30,8 +30,8 @@ func checkHome(t *testing.T, p *arena.Pool) {
 	}
 }
 
-// TestATurnThatLeavesMessages takes one message of three, which have their data in one frame's blocks: the turn
-// holds them, and the inbox does for the next one.
+// TestATurnThatLeavesMessages takes one message of three, which have their data in one frame's blocks: the
+// turn holds them, and the inbox does for the next one.
 func TestATurnThatLeavesMessages(t *testing.T) {
 	p, refs, data := someBlocks(2)
 	b := anInbox(1<<20, 1<<20)

@@ -14,7 +14,7 @@ func TestBlocksAreHeldUntilTheWrite(t *testing.T) {
 	data := bytes.Repeat([]byte{7}, 600)
 	for _, end := range []struct {
 		name  string
-		lives bool // the data is to be read afterwards
+		lives bool // the log must show the data afterwards
 		by    func(s *testLane)
 	}{
 		{"written", true, func(s *testLane) { s.run() }},
