@@ -15,7 +15,7 @@ import (
 // ErrNoQuorum, outcome.ErrNoLeader or outcome.ErrDiskFull in it. It finds ErrIndeterminate as well if the
 // command may have been committed.
 var (
-	// ErrNotLeader: this host does not lead, and the call was made with Here. errors.As finds a
+	// ErrNotLeader: this host does not lead, and the call was made with IfLeader. errors.As finds a
 	// NotLeaderError with the leader's addresses in it: send the client there, or leave Here out.
 	ErrNotLeader = outcome.ErrNotLeader
 	// ErrOverloaded: too many commands or reads are under way. Submit it again after RetryAfter, or use
@@ -26,7 +26,7 @@ var (
 	ErrCompletionsFull = outcome.ErrCompletionsFull
 	// ErrTooLarge: the encoded command is larger than Config.MaxCommandBytes. Cut it, or raise the bound.
 	ErrTooLarge = outcome.ErrTooLarge
-	// ErrDropped: another leader's entry took the place of a command that was proposed with Here. Propose it
+	// ErrDropped: another leader's entry took the place of a command that was proposed with IfLeader. Propose it
 	// again. (Without Here that is done by itself.)
 	ErrDropped = outcome.ErrDropped
 	// ErrStopped: the node was closed or has failed. Node.Err says which; after a failure close the node, do

@@ -20,9 +20,6 @@ import (
 type (
 	// GroupConfig configures one group of a shared host.
 	GroupConfig = host.GroupConfig
-	// SessionID is the id of a session that the user has named. Its text form continues it in another
-	// process.
-	SessionID = session.ID
 	// Receipt says where a command is in the log.
 	Receipt = outcome.Receipt
 	// Position is where a command is in the log: an entry, and a place in it.
@@ -268,12 +265,6 @@ func (n *Node[C, R]) commandOf(at Position, term uint64, entry []byte) (c Comman
 // Events returns the events of the host from now on, in order, until ctx ends or the host is closed. A reader
 // that does not keep up misses events, and gets an event.EventsDropped in their place.
 func (n *Node[C, R]) Events(ctx context.Context) iter.Seq[Event] { return n.host.Events(ctx) }
-
-// NewSession draws the id of a session, for a client that may send the same command more than once, by
-// several processes (InSession). It waits for nothing. Members know the session from its first command on,
-// and forget it when it was idle for an hour of log time. On a node that was just opened draw it after a
-// first Read: the node may not know yet what the time is.
-func (n *Node[C, R]) NewSession() SessionID { return n.group.NewSession() }
 
 // Members returns who the members of the group are, as this one has applied it, and how far a plan under way
 // is. It never waits.

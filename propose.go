@@ -9,7 +9,6 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/completion"
 )
@@ -18,22 +17,13 @@ import (
 type ProposeOption struct {
 	here      bool
 	inSession bool
-	mark      session.Mark
+	mark      SessionMark
 	receipt   *Receipt
 	objects   []ObjectID
 }
 
-// Here makes the command fail with a NotLeaderError if this host does not lead, rather than be forwarded.
-func Here() ProposeOption { return ProposeOption{here: true} }
-
-// InSession makes the command number number of a session that the user has named (Node.NewSession), from 1.
-// A command that is sent again has the same number, whatever process sends it and on whatever member. It is
-// applied once. A duplicate gets the first result (Machine.Results), or ErrAlreadyApplied. low is the
-// lowest number whose outcome the client does not know yet, at most number: members forget the numbers
-// below it.
-func InSession(id SessionID, number, low uint64) ProposeOption {
-	return ProposeOption{inSession: true, mark: session.Mark{ID: id, Number: number, Low: low}}
-}
+// IfLeader makes the command fail with a NotLeaderError if this host does not lead, rather than be forwarded.
+func IfLeader() ProposeOption { return ProposeOption{here: true} }
 
 // WithReceipt makes Propose fill in *r when the command is committed, also if Propose then returns an error,
 // because ctx ends before the result is there. It has no effect on Commit, which returns the receipt, and on
@@ -54,13 +44,16 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 	p, err := n.encode(n.pendings.get(), command, options)
 	if err != nil {
 		n.group.CountTooLarge(err)
+		endMarks(options, err)
 		return result, err
 	}
 	if err := n.hand(ctx, p); err != nil {
+		endMarks(options, err)
 		return result, err
 	}
 	if !p.await(ctx, &p.finished) {
 		if err := n.giveUp(ctx, p); err != nil {
+			endMarks(options, err)
 			fillIn(options, p.receiptNow())
 			return result, err
 		}
@@ -89,13 +82,16 @@ func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOp
 	p, err := n.encode(n.pendings.get(), command, options)
 	if err != nil {
 		n.group.CountTooLarge(err)
+		endMarks(options, err)
 		return Receipt{}, err
 	}
 	if err := n.hand(ctx, p); err != nil {
+		endMarks(options, err)
 		return Receipt{}, err
 	}
 	if !p.await(ctx, &p.committed) {
 		if err := n.group.Withdraw(ctx, &p.call); err != nil && p.receiptNow().Index == 0 {
+			endMarks(options, err)
 			return Receipt{}, err
 		}
 		<-p.Committed() // the host knows the outcome, so it is being told
@@ -134,7 +130,7 @@ func (p *Pending[R]) recycle() {
 	}
 	var none R
 	p.result = none // the pool would keep it in memory
-	p.to, p.tag, p.pool, p.told, p.forgotten = nil, 0, nil, false, false
+	p.to, p.tag, p.pool, p.session, p.told, p.forgotten = nil, 0, nil, nil, false, false
 	p.committed, p.finished, p.receipt = moment{}, moment{}, Receipt{}
 	s.pool.Put(p)
 }
@@ -171,9 +167,11 @@ func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], e
 	p, err := n.encode(new(Pending[R]), command, options)
 	if err != nil {
 		n.group.CountTooLarge(err)
+		endMarks(options, err)
 		return nil, err
 	}
 	if err := n.group.Call(&p.call); err != nil {
+		endMarks(options, err)
 		return nil, err
 	}
 	return p, nil
@@ -215,8 +213,8 @@ func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (
 	for _, o := range options {
 		p.call.Here = p.call.Here || o.here
 		if o.inSession {
-			mark := o.mark
-			p.call.Session = &mark
+			mark := o.mark.mark()
+			p.call.Session, p.session = &mark, o.mark.of
 		}
 	}
 	return p, nil
@@ -243,6 +241,8 @@ type Pending[R any] struct {
 	to   *completion.Queue[Completion[R]] // not nil: it gets the outcome too, with the tag
 	tag  uint64
 	pool *pendings[R] // not nil: no user sees it, and it goes there by itself
+
+	session *Session // not nil: it hears of the outcome
 
 	mu        sync.Mutex
 	told      bool    // the host has told the commit,
@@ -503,6 +503,9 @@ func (c *caller[R]) finish() {
 func (c *caller[R]) happen() {
 	c.committed.happen()
 	c.finished.happen()
+	if c.session != nil {
+		SessionMark{Number: c.call.Session.Number, of: c.session}.end(c.err)
+	}
 }
 
 // complete returns the outcome for Completions. The caller holds mu.

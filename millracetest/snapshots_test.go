@@ -45,8 +45,8 @@ func TestAllBeginFromTheirSnapshots(t *testing.T) {
 		leader := c.Leader(deadline(t))
 		c.propose(leader, 1)
 		c.read(leader, millrace.Linearizable)
-		session := c.Node(leader).NewSession()
-		if _, err := c.Node(leader).Propose(deadline(t), 1000, millrace.InSession(session, 1, 1)); err != nil {
+		session := c.Node(leader).NewSession().ID()
+		if _, err := c.Node(leader).Propose(deadline(t), 1000, millrace.InSession(millrace.SessionMark{Session: session, Number: 1})); err != nil {
 			t.Fatal(err)
 		}
 		want := 1001 + c.forgets(leader)
@@ -60,7 +60,7 @@ func TestAllBeginFromTheirSnapshots(t *testing.T) {
 			if n := c.read(id, millrace.Linearizable); n != want {
 				t.Errorf("node %d has %d, want %d", id, n, want)
 			}
-			_, err := c.Node(id).Propose(deadline(t), 1000, millrace.InSession(session, 1, 1))
+			_, err := c.Node(id).Propose(deadline(t), 1000, millrace.InSession(millrace.SessionMark{Session: session, Number: 1}))
 			if !errors.Is(err, millrace.ErrAlreadyApplied) {
 				t.Errorf("node %d, which gets a command for the second time: %v", id, err)
 			}

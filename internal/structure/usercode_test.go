@@ -32,7 +32,7 @@ var userCode = map[string]string{
 	"millrace.Machine.Digest(f)":             "row Digest",
 	"millrace.Config.Resolve":                "test TestResolve",
 	"millrace.Node.View(f)":                  "row View",
-	"millrace.Node.Do(f)":                    "row Do",
+	"millrace.Node.ViewExclusive(f)":         "row ViewExclusive",
 	"millrace.Node.Export(w)":                "row Write",
 	"millrace.Node.Upload(r)":                "row Read",
 	"millrace.Node.Events()":                 "row loop over Events",

@@ -205,10 +205,10 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, c Command) {
 			refuse(w, http.StatusBadRequest, "%v", err)
 			return
 		}
-		options = append(options, millrace.InSession(id, number, low))
+		options = append(options, millrace.InSession(millrace.SessionMark{Session: id, Number: number, Low: low}))
 	}
 	if a.redirect {
-		options = append(options, millrace.Here())
+		options = append(options, millrace.IfLeader())
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
 	defer cancel()
@@ -272,7 +272,7 @@ func parseCondition(r *http.Request) (Condition, uint64, error) {
 // session draws a session for a client that may send a change more than once.
 func (a *api) session(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusCreated)
-	fmt.Fprintln(w, a.node.NewSession())
+	fmt.Fprintln(w, a.node.NewSession().ID())
 }
 
 // parseIdempotencyKey reads SESSION:NUMBER or SESSION:NUMBER:LOWEST. The lowest number whose answer the
