@@ -203,7 +203,7 @@ func ExampleSession() {
 	for _, colour := range []string{"red", "green", "blue"} {
 		for mark := session.Next(); ; { // the same mark at each attempt
 			old, err := node.Propose(ctx, Set{"colour", colour}, millrace.InSession(mark))
-			if fmt.Println(old, err); !millrace.MayHaveCommitted(err) {
+			if fmt.Println(old, err); !errors.Is(err, millrace.ErrIndeterminate) {
 				break
 			}
 		}

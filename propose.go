@@ -41,6 +41,9 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 	if ctx.Err() != nil {
 		return result, notProposed(ctx)
 	}
+	if err := n.rejectReentry("Propose"); err != nil {
+		return result, err
+	}
 	p, err := n.encode(n.pendings.get(), command, options)
 	if err != nil {
 		n.group.CountTooLarge(err)
@@ -78,6 +81,9 @@ func fillIn(options []ProposeOption, receipt Receipt) {
 func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOption) (Receipt, error) {
 	if ctx.Err() != nil {
 		return Receipt{}, notProposed(ctx)
+	}
+	if err := n.rejectReentry("Commit"); err != nil {
+		return Receipt{}, err
 	}
 	p, err := n.encode(n.pendings.get(), command, options)
 	if err != nil {
@@ -164,6 +170,9 @@ func (n *Node[C, R]) giveUp(ctx context.Context, p *Pending[R]) error {
 // that it was not taken: ErrOverloaded if there is no room, and RetryAfter says when there may be. No context
 // limits the command: once taken it is proposed, or forwarded, until it has an outcome or the node is closed.
 func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], error) {
+	if err := n.rejectReentry("Submit"); err != nil {
+		return nil, err
+	}
 	p, err := n.encode(new(Pending[R]), command, options)
 	if err != nil {
 		n.group.CountTooLarge(err)
@@ -229,6 +238,14 @@ const (
 	maxSpareBytes = 64
 )
 
+// rejectReentry refuses a method that the state machine must not call.
+func (n *Node[C, R]) rejectReentry(method string) error {
+	if !n.group.IsInMachine() {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrReentrant, method)
+}
+
 func notProposed(ctx context.Context) error {
 	return fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
 }
@@ -273,8 +290,11 @@ func (p *Pending[R]) Done() <-chan struct{} {
 // If ctx ends first, this Wait ends with ErrIndeterminate; the command continues, and a later Wait may return
 // its outcome.
 func (p *Pending[R]) Wait(ctx context.Context) (R, Receipt, error) {
+	var none R
+	if !p.isDone() && p.home.group.IsInMachine() {
+		return none, p.receiptNow(), p.reentrant("Pending.Wait")
+	}
 	if !p.await(ctx, &p.finished) {
-		var none R
 		return none, p.receiptNow(), p.unapplied(ctx)
 	}
 	return p.result, p.receipt, p.err
@@ -283,10 +303,18 @@ func (p *Pending[R]) Wait(ctx context.Context) (R, Receipt, error) {
 // WaitCommitted returns the receipt as soon as a quorum holds the command durably. It does not wait for
 // Apply. Its errors are those of Wait.
 func (p *Pending[R]) WaitCommitted(ctx context.Context) (Receipt, error) {
+	if p.receiptNow().Index == 0 && !p.isDone() && p.home.group.IsInMachine() {
+		return Receipt{}, p.reentrant("Pending.WaitCommitted")
+	}
 	if !p.await(ctx, &p.committed) {
 		return Receipt{}, p.home.group.Indeterminate(ctx)
 	}
 	return p.committedReceipt()
+}
+
+// reentrant ends a wait of the state machine; the command continues.
+func (p *Pending[R]) reentrant(method string) error {
+	return fmt.Errorf("%w: %s: %w", ErrIndeterminate, method, ErrReentrant)
 }
 
 // committedReceipt returns the outcome of a wait for committed, which has happened.

@@ -65,7 +65,15 @@ func Bounded(maxAge time.Duration) Consistency { return Consistency{kind: bounde
 // ReadAt, of any member, clients see on this host what they have written or seen on another one.
 func AtLeast(index uint64) Consistency { return Consistency{kind: atLeast, index: index} }
 
-// reject says why a read cannot be made, or returns nil.
+// rejectRead says why a read cannot be made, or returns nil.
+func (n *Node[C, R]) rejectRead(ctx context.Context, c Consistency, method string) error {
+	if err := c.reject(ctx); err != nil {
+		return err
+	}
+	return n.rejectReentry(method)
+}
+
+// reject says why no node can make a read, or returns nil.
 func (c Consistency) reject(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
@@ -91,7 +99,7 @@ func (n *Node[C, R]) Read(ctx context.Context, c Consistency) (ReadAt, error) {
 	if c.kind == lease {
 		return ReadAt{}, errNeedsView
 	}
-	if err := c.reject(ctx); err != nil {
+	if err := n.rejectRead(ctx, c, "Read"); err != nil {
 		return ReadAt{}, err
 	}
 	return n.grant(ctx, c)
@@ -143,7 +151,7 @@ func (n *Node[C, R]) readLocal() (ReadAt, error) {
 // lease did not hold any more after the first call. It calls f once more if the machine halted meanwhile
 // and was made again from a snapshot. Only the last call counts. View returns the error of f as it is.
 func (n *Node[C, R]) View(ctx context.Context, c Consistency, f func(ReadAt) error) error {
-	if err := c.reject(ctx); err != nil {
+	if err := n.rejectRead(ctx, c, "View"); err != nil {
 		return err
 	}
 	if c.kind == lease {
@@ -175,7 +183,7 @@ func (n *Node[C, R]) View(ctx context.Context, c Consistency, f func(ReadAt) err
 // that the group would apply waits for f. So f must be short, and must not wait for this node: a Propose in
 // f would wait for itself. If ctx ends before f begins, f is not called.
 func (n *Node[C, R]) ViewExclusive(ctx context.Context, c Consistency, f func() error) error {
-	if err := c.reject(ctx); err != nil {
+	if err := n.rejectRead(ctx, c, "ViewExclusive"); err != nil {
 		return err
 	}
 	if c.kind == lease {

@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/millrace/millrace/host/session"
@@ -31,21 +32,24 @@ func (m SessionMark) Following(n int) SessionMark {
 	return m
 }
 
-// mark is m as package host knows it.
+// mark is m as package host knows it. At a later attempt the session may know more outcomes.
 func (m SessionMark) mark() session.Mark {
-	if m.Low == 0 {
+	switch {
+	case m.of != nil:
+		m.Low = min(m.of.lowest(), m.Number)
+	case m.Low == 0:
 		m.Low = m.Number
 	}
 	return session.Mark{ID: m.Session, Number: m.Number, Low: m.Low}
 }
 
 // Session numbers the commands of one client, so that each takes effect once though it is sent more than
-// once. Next gives a command its mark, and InSession passes it to Propose. If the outcome is unknown
-// (MayHaveCommitted), propose the same command with the same mark again: on any member. Every other outcome
-// ends the number. After an error that says "not applied" another attempt takes another mark.
+// once. Next gives a command its mark, and InSession passes it to Propose. After ErrIndeterminate, and after
+// ErrSessionFull, propose the same command with the same mark again, on any member. Every other outcome ends
+// the number: after ErrDropped, as an example, another attempt takes another mark.
 //
-// A number that is under way and has no outcome must be proposed again, or given up (End). Members remember
-// what comes after it, up to a bound (ErrSessionFull).
+// A number without an outcome must be proposed again, or given up (End). Members remember what comes after
+// it, up to a bound (ErrSessionFull).
 //
 // Its methods may be called by any number of goroutines.
 type Session struct {
@@ -98,14 +102,21 @@ func (s *Session) End(m SessionMark) {
 	}
 }
 
-// end says that the outcome of a command is known: err, or its result.
+// lowest returns the lowest number without an outcome.
+func (s *Session) lowest() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.low
+}
+
+// end says how a command has ended: with err, or with its result.
 func (m SessionMark) end(err error) {
-	if m.of != nil && !MayHaveCommitted(err) {
+	if m.of != nil && !errors.Is(err, ErrIndeterminate) && !errors.Is(err, ErrSessionFull) {
 		m.of.End(m)
 	}
 }
 
-// endMarks says that a command with options was not taken, or what became of it.
+// endMarks says how a call with options has ended, of which no Pending tells the outcome.
 func endMarks(options []ProposeOption, err error) {
 	for i := range options {
 		if options[i].inSession {

@@ -72,20 +72,12 @@ func (a adminPort) Plan(ctx context.Context, group uint64, changes []admin.Chang
 		if err != nil {
 			return admin.Plan{}, err
 		}
-		wants = append(wants, want)
-		if c.Addr == "" {
-			continue
-		}
-		if want.want.Op != membership.Add {
+		if c.Addr != "" && want.want.Op != membership.Add {
 			return admin.Plan{}, fmt.Errorf("%s %d needs no address; give one to %s, %s or %s", c.Op, c.ID, admin.OpAdd, admin.OpLearner, admin.OpReplace)
 		}
-		if err := a.h.SetPeer(c.ID, c.Addr); err != nil {
-			return admin.Plan{}, err
-		}
-		g.waitHeard(ctx, c.ID)
+		wants = append(wants, want.At(c.Addr))
 	}
-	g.awaitView(ctx)
-	p, err := g.Plan(wants...)
+	p, err := g.WaitPlan(ctx, wants...)
 	if err != nil {
 		return admin.Plan{}, err
 	}
