@@ -66,7 +66,7 @@
 // to explain. [Node.Metrics] has the numbers to record. [Node.Err] is not nil when the member has stopped.
 // [Node.Status] has the role, the leader, and how far the log and the state machine have come: Committed -
 // Applied that grows is a slow state machine. [Node.Events] reports elections, full and slow disks, members
-// that lag, and refused hosts; the log lines (WithLogger) say the same.
+// that lag, and refused hosts; the log lines (Config.Logger) say the same.
 //
 // # The log and its snapshots
 //

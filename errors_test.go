@@ -73,6 +73,8 @@ func TestEveryError(t *testing.T) {
 		"ErrObjectNotHeld":    {millrace.ErrObjectNotHeld, nil, false, objectNotHeld},
 		"ErrObjectRefused":    {millrace.ErrObjectRefused, nil, false, objectRefused},
 		"ErrObjectSpace":      {millrace.ErrObjectSpace, nil, false, objectSpace},
+		"ErrReentrant":        {millrace.ErrReentrant, nil, false, reentrant},
+		"ErrNotLed":           {millrace.ErrNotLed, nil, false, notLed},
 		"ErrObjectNotHere":    {millrace.ErrObjectNotHere, nil, false, objectNotHere},
 	}
 	exported := exportedErrors(t)
@@ -382,6 +384,31 @@ func expired(t *testing.T, c *trio[[]byte, uint64]) error {
 	session.Birth += 1000 * time.Hour
 	_, err := c.nodes[0].Propose(t.Context(), []byte("x"), millrace.InSession(millrace.SessionMark{Session: session, Number: 1}))
 	return err
+}
+
+// reentrant proposes in a function in which nothing is applied.
+func reentrant(t *testing.T, c *trio[[]byte, uint64]) (err error) {
+	failed := c.nodes[0].ViewExclusive(t.Context(), millrace.Linearizable, func() error {
+		_, err = c.nodes[0].Propose(t.Context(), []byte("x"))
+		return nil
+	})
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	return err
+}
+
+// notLed leads until another member does.
+func notLed(t *testing.T, c *trio[[]byte, uint64]) error {
+	leader, _ := c.leader(t)
+	for ctx := range leader.Led(t.Context()) {
+		if err := leader.TransferLeadership(ctx, 0); err != nil && ctx.Err() == nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // full never says that it knows an outcome.

@@ -69,7 +69,8 @@ func Example() {
 	ctx, machine := context.Background(), newShelf()
 	node, err := millrace.Open(ctx, millrace.Config{
 		ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"},
-	}, millrace.InMemory(machine, millrace.JSON[Set]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+		Logger: slog.New(slog.DiscardHandler),
+	}, millrace.InMemory(machine, millrace.JSON[Set]()))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/millrace/millrace/host"
@@ -97,7 +98,7 @@ func Open[C, R any](ctx context.Context, c Config, m Machine[C, R], opts ...Opti
 		}
 		return nil, err
 	}
-	h, err := host.Open(ctx, c.host(), o.host...)
+	h, err := host.Open(ctx, c.host(), append(c.options(), o.host...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -161,9 +162,9 @@ func (n *Node[C, R]) SetPlacement(p Placement) error { return n.group.SetPlaceme
 // Placement returns which member should lead, as this one sees it, and what it waits for. It never waits.
 func (n *Node[C, R]) Placement() PlacementStatus { return n.group.Placement() }
 
-// Cluster returns the number of the cluster, as a new node needs it (Config.Cluster). It is 0 until the node
-// has met its cluster.
-func (n *Node[C, R]) Cluster() uint64 { return n.host.Cluster() }
+// Cluster returns the number of the cluster as a text, as a new node needs it (Config.Cluster). A member that
+// founds the cluster, or joins it, has it as soon as it is open.
+func (n *Node[C, R]) Cluster() string { return strconv.FormatUint(n.host.Cluster(), 10) }
 
 // WaitLeader returns the leader as soon as this host knows one: at once, or after an election. Propose and
 // the reads wait for a leader themselves.

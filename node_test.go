@@ -32,7 +32,9 @@ import (
 
 type counter = counting.Counter
 
-func quiet() millrace.Option { return millrace.WithLogger(slog.New(slog.DiscardHandler)) }
+func quiet() millrace.Option {
+	return millrace.WithHostOptions(host.WithLogger(slog.New(slog.DiscardHandler)))
+}
 
 func alone(t testing.TB) millrace.Config {
 	return millrace.Config{ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "127.0.0.1:0"}}
@@ -649,7 +651,7 @@ func TestCommandsCountOnce(t *testing.T) {
 	for i, n := range c.nodes {
 		all.Go(func() {
 			for j := range uint64(20) {
-				sum, err := n.Propose(t.Context(), 1, millrace.InSession(millrace.SessionMark{Session: session, Number: j+1, Low: 1}))
+				sum, err := n.Propose(t.Context(), 1, millrace.InSession(millrace.SessionMark{Session: session, Number: j + 1, Low: 1}))
 				if err != nil {
 					t.Error(err)
 				}

@@ -38,10 +38,8 @@ func WithReceipt(r *Receipt) ProposeOption { return ProposeOption{receipt: r} }
 // for which MayHaveCommitted is false: the command was not applied and never will be. An error for which
 // MayHaveCommitted is true: nothing is known; read the state before you propose it again.
 func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeOption) (result R, err error) {
-	if ctx.Err() != nil {
-		return result, notProposed(ctx)
-	}
-	if err := n.rejectReentry("Propose"); err != nil {
+	if err := n.reject(ctx, "Propose"); err != nil {
+		endMarks(options, err)
 		return result, err
 	}
 	p, err := n.encode(n.pendings.get(), command, options)
@@ -79,10 +77,8 @@ func fillIn(options []ProposeOption, receipt Receipt) {
 // Commit replicates a command and returns its receipt as soon as a quorum holds it durably, without waiting
 // for a state machine. It is for writes whose result is not needed. Otherwise it is like Propose.
 func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOption) (Receipt, error) {
-	if ctx.Err() != nil {
-		return Receipt{}, notProposed(ctx)
-	}
-	if err := n.rejectReentry("Commit"); err != nil {
+	if err := n.reject(ctx, "Commit"); err != nil {
+		endMarks(options, err)
 		return Receipt{}, err
 	}
 	p, err := n.encode(n.pendings.get(), command, options)
@@ -171,6 +167,7 @@ func (n *Node[C, R]) giveUp(ctx context.Context, p *Pending[R]) error {
 // limits the command: once taken it is proposed, or forwarded, until it has an outcome or the node is closed.
 func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], error) {
 	if err := n.rejectReentry("Submit"); err != nil {
+		endMarks(options, err)
 		return nil, err
 	}
 	p, err := n.encode(new(Pending[R]), command, options)
@@ -246,8 +243,12 @@ func (n *Node[C, R]) rejectReentry(method string) error {
 	return fmt.Errorf("%w: %s", ErrReentrant, method)
 }
 
-func notProposed(ctx context.Context) error {
-	return fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
+// reject says why a method that proposes cannot begin.
+func (n *Node[C, R]) reject(ctx context.Context, method string) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
+	}
+	return n.rejectReentry(method)
 }
 
 // Pending is a command that was taken and whose outcome may not be known yet. Its methods may be called any

@@ -383,7 +383,6 @@ func tryBroken(b *broken, disk *crashfs.FS) (*brokenNode, error) {
 		m = millrace.Durable[string, string](b, brokenCodec{b, ""})
 	}
 	m = m.Results(brokenCodec{b, "Result"}).Digest(b.digest)
-	return millrace.Open(context.Background(), millrace.Config{ID: 1, Dir: "/data", Members: map[uint64]string{1: "one"}}, m,
-		millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithHostOptions(host.WithFS(disk.Mount())),
-		millrace.WithLogger(slog.New(brokenHandler{b})), millrace.WithEvents(b.event))
+	return millrace.Open(context.Background(), millrace.Config{ID: 1, Dir: "/data", Members: map[uint64]string{1: "one"}, Logger: slog.New(brokenHandler{b}), OnEvent: b.event}, m,
+		millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithHostOptions(host.WithFS(disk.Mount())))
 }

@@ -116,7 +116,7 @@ func run(ctx context.Context, o options) (err error) {
 	go func() { failed <- web.Serve(listener) }()
 	select {
 	case <-ctx.Done():
-	case <-node.Group().Failed():
+	case <-node.Failed():
 		err = node.Err()
 	case err = <-failed:
 		err = fmt.Errorf("serve clients: %w", err)

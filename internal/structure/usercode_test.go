@@ -37,8 +37,8 @@ var userCode = map[string]string{
 	"millrace.Node.Upload(r)":                "row Read",
 	"millrace.Node.Events()":                 "row loop over Events",
 	"millrace.Node.Log()":                    "row loop over Log",
-	"millrace.WithEvents(f)":                 "row event",
-	"millrace.WithLogger(l)":                 "row Handle", // and row Enabled
+	"millrace.Config.OnEvent":                "row event",
+	"millrace.Config.Logger":                 "row Handle", // and row Enabled
 	"millrace.WithTransport(t)":              "part",
 	"millrace.Option":                        "ours", // only this package can make one
 	"host.Option":                            "ours",

@@ -345,7 +345,7 @@ func retryAfter(err error) string {
 type Status struct {
 	ID, Term, Leader uint64 // Leader 0: not known
 	Role             string // leader, follower, candidate or pre-candidate
-	Cluster          uint64 `json:",string"` // its number, for hosts that join; readers of JSON round such numbers
+	Cluster          string // its number, for hosts that join; readers of JSON round such numbers
 	Committed        uint64 // as far as this host knows
 	Durable          uint64 // through which index the log is on this host's disk
 	Applied          uint64 // index of the last command in the state
@@ -360,7 +360,7 @@ func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 	s := a.node.Status()
 	answer := Status{
 		ID: s.ID, Term: s.Term, Leader: s.Leader, Role: s.Role.String(),
-		Cluster: a.node.Host().Cluster(), Committed: s.Committed, Durable: s.Durable, Applied: s.Applied, DuplicatesSuppressed: s.DuplicatesSuppressed,
+		Cluster: a.node.Cluster(), Committed: s.Committed, Durable: s.Durable, Applied: s.Applied, DuplicatesSuppressed: s.DuplicatesSuppressed,
 	}
 	t := a.store.Totals()
 	answer.Keys, answer.Bytes = t.Keys, t.Bytes

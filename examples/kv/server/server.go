@@ -68,7 +68,7 @@ func ParseFlags(name string, args []string) (o Options, err error) {
 	flags.StringVar(&c.Dir, "dir", "", "this host's `directory`; it is made if missing")
 	peers := flags.String("peers", "", "`addresses` for Raft of all hosts, the same on each: 1=127.0.0.1:7001,2=127.0.0.1:7002,3=127.0.0.1:7003")
 	flags.BoolVar(&c.Joins, "joins", false, "this host comes to a cluster that was founded without it, or with another directory of it: it waits until POST /members on another host adds or replaces it")
-	flags.Uint64Var(&c.Cluster, "cluster", 0, "the `number` of the cluster, for -joins: GET /status of its hosts has it")
+	flags.StringVar(&c.Cluster, "cluster", "", "the `number` of the cluster, for -joins: GET /status of its hosts has it")
 	token := flags.String("join-token-file", "", "`file` with what POST /members/token has returned on another host: this host joins the cluster by it, in place of -joins and -cluster")
 	clients := flags.String("http", "", "`addresses` for clients of all hosts: 1=127.0.0.1:8001,2=127.0.0.1:8002,3=127.0.0.1:8003")
 	flags.StringVar(&c.Listen, "listen", "", "`address` for Raft to listen on, if it is not the one in -peers")
@@ -183,7 +183,7 @@ func Run(ctx context.Context, o Options, open Open) (err error) {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-node.Group().Failed():
+	case <-node.Failed():
 		return node.Err()
 	case err := <-failed:
 		return fmt.Errorf("serve clients: %w", err)

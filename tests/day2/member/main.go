@@ -69,8 +69,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	node, err := millrace.Open(ctx, c, millrace.InMemory(l, millrace.JSON[entry]()).Results(millrace.Binary[int64]()), millrace.WithLogger(logger))
+	c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	node, err := millrace.Open(ctx, c, millrace.InMemory(l, millrace.JSON[entry]()).Results(millrace.Binary[int64]()))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func run(ctx context.Context) error {
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-	case <-node.Group().Failed():
+	case <-node.Failed():
 		err = node.Err()
 	}
 	answers, cancel := context.WithTimeout(context.Background(), 10*time.Second)
