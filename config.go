@@ -111,7 +111,7 @@ type Config struct {
 	// own writes to it, and drops lines that it cannot take (HostMetrics.LogLinesDropped).
 	Logger *slog.Logger
 	// OnEvent is called with each Event of the host, one at a time and in order, by a goroutine of its own. It
-	// must not close the node. Node.Events reads the same, from a moment on. Default: none.
+	// must not close the node. Node.Events reads the same, from its call onwards. Default: none.
 	OnEvent func(Event)
 
 	// MemoryBytes is about the most memory that the host uses for what is under way; all bounds follow from

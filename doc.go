@@ -15,10 +15,10 @@
 // # What blocks
 //
 // Open reads the log and returns; it waits for no other member. Propose, Pending.Wait, Read, View,
-// ViewExclusive, WaitLeader, WaitApplied, Commit, TakeSnapshot and TransferLeadership wait until their context ends: give
-// them a deadline. Submit, Status, Explain, Metrics, Err, Addr, Events and the methods Poll, Committed and
-// Done of [Pending] never wait. No method may be called by the state machine, and none that waits by the
-// function of ViewExclusive.
+// ViewExclusive, WaitLeader, WaitApplied, Commit, TakeSnapshot and TransferLeadership wait until their
+// context ends: give them a deadline. Submit, Status, Explain, Metrics, Err, Addr, Events and the methods
+// Poll, Committed and Done of [Pending] never wait. No method may be called by the state machine, and none
+// that waits by the function of ViewExclusive.
 //
 // # What each error means
 //

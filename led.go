@@ -12,10 +12,11 @@ var ErrNotLed = errors.New("millrace: this node does not lead any more")
 
 // Led yields a context for each term in which this node leads, when everything that earlier leaders have
 // committed is applied here. It is for work that one node does for all: timers, sweeps, a queue to another
-// system. The context ends when this node learns that it does not lead any more, with the cause ErrNotLed, and
-// when the loop's body returns. Led waits for the next term then. It ends when ctx ends or the node stops.
+// system. The context ends when this node learns that it does not lead any more, with the cause ErrNotLed,
+// and when the loop's body returns. Led waits for the next term then. It ends when ctx ends or the node
+// stops.
 //
-// A leader that is cut off learns late that there is another one, so for a moment two nodes may be in the body.
+// A leader that is cut off learns late of another leader. So for a moment two nodes may be in the body.
 // What must not happen twice is decided by a command, in Apply: with the term of Status, as an example.
 //
 //	for ctx := range node.Led(ctx) {
@@ -30,24 +31,14 @@ func (n *Node[C, R]) Led(ctx context.Context) iter.Seq[context.Context] {
 				return
 			}
 			if s.Role == RoleLeader && s.Term != done {
-				led, end := n.untilNotLed(ctx, s.Term)
-				switch _, err := n.Read(led, Linearizable); {
-				case err == nil:
-					done = s.Term
-					goOn := yield(led)
-					if end(); !goOn {
-						return
-					}
-				case led.Err() == nil: // the machine is halted, or too many reads wait
-					pause(led)
-					fallthrough
-				default:
-					end()
-				}
-				if ctx.Err() != nil {
+				yielded, goOn := n.lead(ctx, s.Term, yield)
+				if !goOn || ctx.Err() != nil {
 					return
 				}
-				continue // what has changed meanwhile has closed the channel
+				if yielded {
+					done = s.Term
+				}
+				continue
 			}
 			select {
 			case <-change:
@@ -58,6 +49,20 @@ func (n *Node[C, R]) Led(ctx context.Context) iter.Seq[context.Context] {
 			}
 		}
 	}
+}
+
+// lead calls the body of a loop over Led for a term, when the state may be read.
+func (n *Node[C, R]) lead(ctx context.Context, term uint64, yield func(context.Context) bool) (yielded, goOn bool) {
+	led, end := n.untilNotLed(ctx, term)
+	defer end() // also if the body panics
+	_, err := n.Read(led, Linearizable)
+	switch {
+	case err == nil:
+		return true, yield(led)
+	case led.Err() == nil: // the machine is halted, or too many reads wait
+		pause(led)
+	}
+	return false, true
 }
 
 // retryLed is how long Led waits before it asks again whether the state may be read.

@@ -175,9 +175,9 @@ func (n *Node[C, R]) WaitLeader(ctx context.Context) (Leader, error) {
 	return n.group.WaitLeader(ctx)
 }
 
-// WaitReady returns nil when the node can serve: the group is founded and has a leader, this node is a member,
-// and its state machine has applied everything that was committed when it was called. If ctx ends first, the
-// error says what was missing. A program calls it once, before it takes requests; a probe asks Explain.
+// WaitReady returns nil when the node can serve: it is a member of a founded group with a leader. It has then
+// applied everything that was committed before the call. If ctx ends first, the error says what was
+// missing. A program calls it once, before it takes requests; a probe asks Explain.
 func (n *Node[C, R]) WaitReady(ctx context.Context) error {
 	if _, err := n.Read(ctx, Linearizable); err != nil {
 		return fmt.Errorf("millrace: not ready: %w", err)

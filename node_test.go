@@ -270,8 +270,8 @@ type skewed struct {
 
 func (s *skewed) Boottime() time.Duration { return s.Clock.Boottime() + time.Duration(s.by.Load()) }
 
-// A lease that has ended while the function ran is not good enough: View and ViewExclusive read again, from the quorum.
-// One that holds is read once.
+// A lease that has ended while the function ran is not good enough: View and ViewExclusive read again, from
+// the quorum. One that holds is read once.
 func TestLeaseIsCheckedAfterTheRead(t *testing.T) {
 	clock := &skewed{Clock: env.Real().Clock}
 	e := env.Real()

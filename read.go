@@ -48,7 +48,8 @@ var Local = Consistency{kind: local}
 // this host leads under a lease: a quorum has promised to elect no other leader for a while. The quorum's
 // answer on which the lease rests is to a round that was sent at most maxAge ago; 0 sets no bound but the
 // promise's. Elsewhere, and when the lease does not hold any more after the read, the read asks the quorum,
-// like Linearizable. It is for View and ViewExclusive, which check that, and needs Config.Leases on all members.
+// like Linearizable. It is for View and ViewExclusive, which check that, and needs Config.Leases on all
+// members.
 //
 // It rests on clocks: maxDrift bounds the difference of the rates at which the clocks of any two members run,
 // as a part of 1, such as 0.01. If they differ by more, a read may be stale. Clocks may be set, and a process
@@ -94,7 +95,8 @@ var errNeedsView = errors.New("millrace: Read cannot check a lease after the sta
 // Read returns when the state machine of this host may be read with a consistency. The caller then reads it,
 // under a lock that Apply takes too; the state may be newer than ReadAt says, and not older. Any member may
 // be asked. If no leader is known, Read waits for one until ctx ends. A machine that halts in between, and is
-// made again from a snapshot (Halted), has an older state meanwhile. View and ViewExclusive notice that, Read cannot.
+// made again from a snapshot (Halted), has an older state meanwhile. View and ViewExclusive notice that, Read
+// cannot.
 func (n *Node[C, R]) Read(ctx context.Context, c Consistency) (ReadAt, error) {
 	if c.kind == lease {
 		return ReadAt{}, errNeedsView
@@ -179,9 +181,9 @@ func (n *Node[C, R]) View(ctx context.Context, c Consistency, f func(ReadAt) err
 	}
 }
 
-// ViewExclusive calls f like View, but while the state machine applies nothing, so that f needs no lock. Everything
-// that the group would apply waits for f. So f must be short, and must not wait for this node: a Propose in
-// f would wait for itself. If ctx ends before f begins, f is not called.
+// ViewExclusive calls f like View, but while the state machine applies nothing, so that f needs no lock.
+// Everything that the group would apply waits for f. So f must be short, and must not wait for this node: a
+// Propose in f would wait for itself. If ctx ends before f begins, f is not called.
 func (n *Node[C, R]) ViewExclusive(ctx context.Context, c Consistency, f func() error) error {
 	if err := n.rejectRead(ctx, c, "ViewExclusive"); err != nil {
 		return err

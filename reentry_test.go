@@ -24,8 +24,8 @@ func (m *inward) Snapshot() (millrace.Snapshot, error) {
 	return m.ledger.Snapshot()
 }
 
-// Each method that waits is refused at once in Apply, in Snapshot and in the function of ViewExclusive, in the
-// turn as on a lane; elsewhere, while the machine is in Apply, it is not.
+// Each method that waits is refused at once in Apply, in Snapshot and in the function of ViewExclusive, in
+// the turn as on a lane; elsewhere, while the machine is in Apply, it is not.
 func TestMachineMustNotCallItsNode(t *testing.T) {
 	for _, nonBlocking := range []bool{false, true} {
 		m := &inward{call: func(string) {}}

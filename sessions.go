@@ -19,10 +19,10 @@ type SessionMark struct {
 	// number.
 	Number uint64
 	// Low is the lowest number whose outcome the client does not know, at most Number: members forget the
-	// numbers below it. 0 is Number, which is right for a client that sends one command after the other.
+	// numbers below it. 0 is Number, for a client that sends one command after the other.
 	Low uint64
 
-	of *Session // who wants to hear of the outcome; nil: nobody here
+	of *Session // it hears of the outcome; nil: the user counts
 }
 
 // Following returns the mark of the command that is n places later. After SubmitMany has taken n commands
@@ -93,7 +93,7 @@ func (s *Session) NextMany(n int) SessionMark {
 	return m
 }
 
-// End says that nobody waits for the outcome of a command any more. The session does that itself when the
+// End says that the outcome of a command does not matter any more. The session does that itself when the
 // outcome is known. A command that is proposed after that may be refused, and is never applied twice.
 func (s *Session) End(m SessionMark) {
 	s.mu.Lock()

@@ -198,6 +198,13 @@ var userFunctions = []struct {
 		}
 		return nil
 	}, passes: true},
+	{name: "loop over Led", call: func(ctx context.Context, n *brokenNode) error {
+		for range n.Led(ctx) {
+			theBroken(ctx).at("loop over Led")
+			break
+		}
+		return nil
+	}, passes: true},
 	{name: "loop over Log", call: func(ctx context.Context, n *brokenNode) error {
 		for range n.Log(ctx, 1, 0) {
 			theBroken(ctx).at("loop over Log")

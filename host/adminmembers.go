@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/admin"
-	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
@@ -34,7 +33,7 @@ func (a adminPort) Members(group uint64) (admin.Members, error) {
 		of.Members = append(of.Members, admin.Member{ID: i.ID, Role: i.Role.String(), Heard: i.There, Addr: i.Addr, Incarnation: hex.EncodeToString(i.Incarnation[:])})
 	}
 	for _, t := range m.Tokens {
-		if left := t.Expires - g.logTime(); left > 0 {
+		if left := t.Expires - g.LogTime(); left > 0 {
 			of.Tokens = append(of.Tokens, admin.OpenToken{Name: t.Hash.String(), ID: t.Member, Learner: t.Learner, Seconds: int64((left + time.Second - 1) / time.Second)})
 		}
 	}
@@ -87,25 +86,6 @@ func (a adminPort) Plan(ctx context.Context, group uint64, changes []admin.Chang
 		of.Stages = append(of.Stages, admin.Stage{What: s.What, During: s.During, After: s.After})
 	}
 	return of, nil
-}
-
-// waitHeard waits until it is known with which directory a host comes, or for a while.
-func (g *Group) waitHeard(ctx context.Context, id uint64) {
-	ctx, cancel := context.WithTimeout(ctx, hearTime)
-	defer cancel()
-	again := time.NewTicker(watchPace)
-	defer again.Stop()
-	for {
-		r := g.roster()
-		if r == nil || g.host.presented(id, r) != (identity.NewDirectory{}) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-again.C:
-		}
-	}
 }
 
 // Execute implements admin.Host.

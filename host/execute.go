@@ -104,9 +104,8 @@ func (p *MemberPlan) String() string {
 	return o.String()
 }
 
-// WaitPlan is Plan for a caller that waits: until hosts whose address comes with their change (MemberChange.At)
-// have come, until the leader has said who is there, or for 5 s, or until ctx ends. It then says what Plan
-// says.
+// WaitPlan is Plan for a caller that waits, for 5 s at most: until hosts have come whose address is in their
+// change (MemberChange.At). It also waits until the leader has said who is there.
 func (g *Group) WaitPlan(ctx context.Context, changes ...MemberChange) (*MemberPlan, error) {
 	for _, c := range changes {
 		switch {

@@ -22,17 +22,12 @@ func (g *Group) Err() error {
 func (g *Group) Failed() <-chan struct{} { return g.life.failed }
 
 // IsInMachine reports whether this goroutine is in a function that the group has called where nothing is
-// applied meanwhile: Apply, Snapshot, a codec, or the function of StartBetween. What waits for the group there
-// waits for itself. It is false on architectures other than those of Go's first tier and riscv64.
+// applied meanwhile: Apply, Snapshot, a codec, or the function of StartBetween. What waits for the group
+// there waits for itself. It is false on architectures other than those of Go's first tier and riscv64.
 func (g *Group) IsInMachine() bool { return g.machine.apply.IsInside() }
 
-// LogTime returns about the log time now, as this host estimates it: the latest log time that it has seen, and
-// what has passed since then on its clock. Log time is how long the group has existed; it stands still while no
-// member runs. Command.Time is the log time of a command.
-func (g *Group) LogTime() time.Duration { return g.logTime() }
-
-// RoleChange returns a channel that is closed when the role of this member, or the leader that it knows, is
-// not what Status says at the time of the call any more. When the group ends it is closed, too.
+// RoleChange returns a channel that is closed when Status may have another role or leader than at the time of
+// the call. When the group ends it may stay open: Failed says that.
 func (g *Group) RoleChange() <-chan struct{} { return g.life.roleChanged.wait() }
 
 // now reads the clock of the host.

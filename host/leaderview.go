@@ -97,6 +97,25 @@ func (h *Host) receiveView(from uint64, body []byte) error {
 	return nil
 }
 
+// waitHeard waits until it is known with which directory a host comes, or for a while.
+func (g *Group) waitHeard(ctx context.Context, id uint64) {
+	ctx, cancel := context.WithTimeout(ctx, hearTime)
+	defer cancel()
+	again := time.NewTicker(watchPace)
+	defer again.Stop()
+	for {
+		r := g.roster()
+		if r == nil || g.host.presented(id, r) != (identity.NewDirectory{}) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+	}
+}
+
 const (
 	// watchTime is how long an answer about a plan waits for news, and watchPace how often it looks: for what
 	// a plan waits has no signal.

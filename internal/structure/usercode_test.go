@@ -35,10 +35,10 @@ var userCode = map[string]string{
 	"millrace.Node.ViewExclusive(f)":         "row ViewExclusive",
 	"millrace.Node.Export(w)":                "row Write",
 	"millrace.Node.Upload(r)":                "row Read",
+	"millrace.Node.Led()":                    "row loop over Led",
 	"millrace.Node.Events()":                 "row loop over Events",
 	"millrace.Node.Log()":                    "row loop over Log",
 	"millrace.Config.OnEvent":                "row event",
-	"millrace.Config.Logger":                 "row Handle", // and row Enabled
 	"millrace.WithTransport(t)":              "part",
 	"millrace.Option":                        "ours", // only this package can make one
 	"host.Option":                            "ours",
@@ -63,7 +63,7 @@ var userCode = map[string]string{
 	"host.TLS.Source":                        "test TestUserFunctionsOfTLS",
 	"host.TLS.Now":                           "test TestUserFunctionsOfTLS",
 	"host.Config.Resolve":                    "test TestResolve",
-	"host.Group.StartBetween(f)":             "row Do",
+	"host.Group.StartBetween(f)":             "row ViewExclusive",
 	"host.Group.Export(w)":                   "row Write",
 	"host.Group.Upload(r)":                   "test TestUploadOfABrokenReader",
 	"host.Group.Entries()":                   "row loop over Log",

@@ -262,15 +262,15 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 	return nil
 }
 
-// enter says that this goroutine works on the queue, and returns what is to be in inside afterwards.
+// enter says that this goroutine works on the queue, and returns what inside must be afterwards.
 func (q *Queue) enter() (outside uintptr) {
 	outside = q.inside.Load()
 	q.inside.Store(goroutine.ID())
 	return outside
 }
 
-// IsInside reports whether the goroutine that asks works on the queue: it is in a function of the user that the
-// lane, or the turn, has called.
+// IsInside reports whether the goroutine that asks works on the queue: it is in a function of the user that
+// the lane, or the turn, has called.
 func (q *Queue) IsInside() bool {
 	id := q.inside.Load()
 	return id != 0 && id == goroutine.ID()
