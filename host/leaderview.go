@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"

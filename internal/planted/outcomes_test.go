@@ -2,6 +2,19 @@ package planted_test
 
 // outcomeBugs are bugs in what clients are told, and in the sessions.
 var outcomeBugs = []bug{
+	{name: "session_forgets_the_open", what: "a Session tells members to forget a number whose command has no outcome yet", in: ".", found: "TestSessionKeepsTheLowestNumber", also: []judge{{in: ".", test: "TestSessionHearsOfOutcomes"}}, edits: []edit{{"sessions.go",
+		`s.low < s.next && !s.open[s.low]; s.low++`, `s.low <= m.Number && s.low < s.next; s.low++`}}},
+	{name: "unknown_ends_a_number", what: "a Session counts a number as ended whose outcome is unknown", in: ".", found: "TestSessionHearsOfOutcomes", edits: []edit{{"sessions.go",
+		`m.of != nil && !errors.Is(err, ErrIndeterminate) && `, `m.of != nil && `}}},
+	{name: "led_before_it_has_read", what: "Led yields a term before everything of earlier terms is applied", in: ".", found: "TestLed", edits: []edit{{"led.go",
+		`n.Read(led, Linearizable)`, `n.Read(led, Local)`}}},
+	{name: "led_outlives_its_term", what: "a context of Led does not end with the leadership", in: ".", found: "TestLed", edits: []edit{{"led.go",
+		`s.Role != RoleLeader || s.Term != term || n.Err() != nil`, `s.Term == 0 || n.Err() != nil`}}},
+	{name: "machine_waits_for_itself", what: "a machine that is called in a turn may wait for its own node", in: ".", found: "TestMachineMustNotCallItsNode", edits: []edit{{"host/internal/apply/queue.go",
+		`	outside := q.enter()`, `	outside := q.inside.Load()`}}},
+	{name: "lane_is_never_inside", what: "a machine that is called by its lane outside of Apply may wait for its own node", in: ".", found: "TestMachineMustNotCallItsNode", edits: []edit{{"host/internal/apply/round.go",
+		`	defer q.inside.Store(q.enter())
+`, ``}}},
 	{name: "skipped_are_dropped", what: "a command whose index a snapshot covers is answered as surely not committed", in: "host/internal/proposals", found: "TestPendingSkippedBySnapshot", edits: []edit{{"host/internal/proposals/queue.go",
 		`q.tell(w, Settlement{Err: errCovered(index)})`, `q.tell(w, Settlement{Err: outcome.ErrDropped})`}}},
 	{name: "clients_wait_at_the_end", what: "a group that stops leaves clients waiting whose commands are in the log", in: "host", found: "TestCloseAnswersEveryone", edits: []edit{{"host/internal/proposals/end.go",
