@@ -62,7 +62,12 @@ func TestLed(t *testing.T) {
 		if err := l.node.TransferLeadership(l.ctx, 0); err != nil && l.ctx.Err() == nil {
 			t.Fatal(err)
 		}
-		if <-l.ctx.Done(); !errors.Is(context.Cause(l.ctx), millrace.ErrNotLed) {
+		select {
+		case <-l.ctx.Done():
+		case <-time.After(10 * time.Second):
+			t.Fatal("the context does not end with the leadership")
+		}
+		if !errors.Is(context.Cause(l.ctx), millrace.ErrNotLed) {
 			t.Fatalf("the cause is %v", context.Cause(l.ctx))
 		}
 	}
