@@ -88,7 +88,9 @@ type Settings struct {
 
 // Log is the log of the group.
 type Log interface {
+	FirstIndex() uint64
 	LastIndex() uint64
+	Term(index uint64) (uint64, error)
 	// Recent returns entries that are in memory, and Entries all.
 	Recent(lo, hi, maxBytes uint64) (entries []raftpb.Entry, ok bool)
 	Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error)
