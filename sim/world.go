@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/millrace/millrace/env"
@@ -27,6 +28,7 @@ type world struct {
 	checks  *rand.Rand // for the checks that run only now and then
 	order   uint64
 	digest  uint64
+	text    []byte // of record, reused
 	flights Flights
 
 	hosts        []*machine
@@ -273,9 +275,11 @@ func (w *world) pass(d time.Duration) { w.runUntil(w.now+d, func() bool { return
 
 // record adds an event to the digest and the trace.
 func (w *world) record(what string) {
+	text := append(strconv.AppendUint(w.text[:0], w.digest, 10), ' ')
+	text = append(append(strconv.AppendInt(text, int64(w.now), 10), ' '), what...)
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%d %d %s", w.digest, w.now, what)
-	w.digest = h.Sum64()
+	_, _ = h.Write(text)
+	w.digest, w.text = h.Sum64(), text
 	if w.options.Trace != nil {
 		fmt.Fprintf(w.options.Trace, "%12v %s\n", w.now, what)
 	}
