@@ -136,12 +136,12 @@ func (q *Queue) applyHalted() (left bool) {
 	return q.rebuild()
 }
 
-// answerUnapplied answers the core for what waits, as if it were applied, and keeps it as a range of the
-// log. The core elects, changes members and hands out more only while its applied index follows what is
-// committed. Otherwise a halted member could not campaign over a membership change that it has not
-// acknowledged. A group of such members would have no leader that could skip the command. What is not in
-// the log yet, which only a volatile machine is handed, waits until it is. The log may have an entry of another
-// leader at its index until then.
+// answerUnapplied answers the core for what waits, as if it were applied, and keeps it as a range of the log.
+// The core elects, changes members and hands out more only while its applied index follows what is committed.
+// Otherwise a halted member could not campaign over a membership change that it has not acknowledged. A group
+// of such members would have no leader that could skip the command. What is not in the log yet, which only a
+// volatile machine is handed, waits until it is. The log may have an entry of another leader at its index
+// until then.
 func (q *Queue) answerUnapplied() {
 	storeMax(&q.applied, q.through.Load())
 	var answers []raftpb.Message
@@ -181,8 +181,8 @@ func (q *Queue) answerUnapplied() {
 	}
 }
 
-// holds reports whether the log has an entry: so it has all before it, too (thesis §3.5). What is compacted it
-// had.
+// holds reports whether the log has an entry: so it has all before it, too (thesis §3.5). What is compacted
+// it had.
 func (q *Queue) holds(e raftpb.EntryID) bool {
 	if e.Index < q.Log.FirstIndex() {
 		return true

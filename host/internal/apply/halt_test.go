@@ -289,9 +289,9 @@ func TestAHaltedMachineThatHasCaughtUp(t *testing.T) {
 	}
 }
 
-// The core hands out what is committed before this log has it, and the log may have an entry of another leader
-// at its index. A machine that was halted gets the committed one. (Seen: it got what the log had. Seed 2174 of
-// the simulation.)
+// The core hands out what is committed before this log has it, and the log may have an entry of another
+// leader at its index. A machine that was halted gets the committed one. (Seen: it got what the log had. Seed
+// 2174 of the simulation.)
 func TestAHaltedMachineGetsWhatIsCommitted(t *testing.T) {
 	s, m := newTally(t)
 	s.commit(headed("a", "wrong")...)
