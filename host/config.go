@@ -93,8 +93,7 @@ type Config struct {
 	// is then at an index and a place (Receipt.Pos), and a machine that keeps it keeps its neighbours in memory.
 	// It begins when each member of the group has said that it reads such entries. A host says so if it has
 	// BatchEntries itself. From then on no member of an earlier version can follow. A command about large
-	// objects, or of 64 KiB and more, stays alone, and so do all of a group whose machine keeps its state on
-	// disk.
+	// objects, or of 64 KiB and more, stays alone.
 	BatchEntries bool
 
 	// MemoryBytes is about the most memory that this host uses for what is under way in all its groups,

@@ -15,7 +15,7 @@ var duties = turn.NewTable((*Group).changes, []turn.Duty[*Group]{
 	dutyFetched:   {Name: "entries for followers", At: turn.BeforeTime, Step: (*Group).dropFetched, On: turn.Change},
 
 	dutyApplied:     {Name: "what is applied", At: turn.AfterTime, Step: (*Group).answerApplied},
-	dutyStalls:      {Name: "stalls", At: turn.AfterTime, Step: (*Group).checkStall, On: turn.Tick | turn.Change, Due: (*Group).stuckDue},
+	dutyStalls:      {Name: "stalls", At: turn.AfterTime, Step: (*Group).checkStall, On: turn.Tick | turn.Change, Due: (*Group).stuckDue, Moves: true},
 	dutySlowMembers: {Name: "slow members", At: turn.AfterTime, Step: (*Group).checkMembers, On: turn.Tick | turn.Change},
 	dutyViews:       {Name: "views of members", At: turn.AfterTime, Step: (*Group).watchMembers, On: turn.Tick | turn.Change},
 	dutyWaitingLine: {Name: "waiting line", At: turn.AfterTime, Step: (*Group).sayWhatIsMissing, On: turn.Change},
@@ -65,8 +65,8 @@ func dutiesOf(in *inputs) (s turn.Set) {
 
 // changes reports whether role, term, leader or roster have changed since the last call.
 func (g *Group) changes() bool {
-	st := g.core.node.BasicStatus()
-	now := bearing{st.Term, st.Lead, st.RaftState, g.roster()}
+	term, lead, role := g.core.node.Leadership()
+	now := bearing{term, lead, role, g.roster()}
 	if now == g.work.bearing {
 		return false
 	}
@@ -76,7 +76,7 @@ func (g *Group) changes() bool {
 
 // dropFetched drops entries that were read for followers, when this member does not lead.
 func (g *Group) dropFetched() (again bool) {
-	if g.core.node.BasicStatus().RaftState != raft.StateLeader {
+	if _, _, role := g.core.node.Leadership(); role != raft.StateLeader {
 		g.writes.storage.Forget()
 	}
 	return false

@@ -33,6 +33,15 @@ func (g *Group) RoleChange() <-chan struct{} { return g.life.roleChanged.wait() 
 // now reads the clock of the host.
 func (g *Group) now() time.Duration { return g.host.env.env.Clock.Now() }
 
+// turnNow is the time of a turn: when it began, or now if the turns of this pipeline wait for the disk. The
+// clock is read once for the turn and its shard.
+func (g *Group) turnNow() time.Duration {
+	if g.host.env.pipeline.AsyncStorageWrites() {
+		return g.work.began
+	}
+	return g.now()
+}
+
 func (g *Group) isLeaving() bool { return g.life.leaving.began.Load() }
 
 // waitsFor names a part that has not released the group.

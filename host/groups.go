@@ -162,7 +162,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	g.leadership.resume.Voted = g.members.founding.Bound() != nil && (g.core.hard.Vote == g.self || g.isAlone())
 	g.snapshots.Schedule(g.snapshots.Growth.Applied())
 	g.members.founding.Publish()
-	g.publish()
+	g.publish(g.core.node.BasicStatus())
 	g.tellAuthorityLost()
 	return g, nil
 }
@@ -185,7 +185,7 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		h.bulk.snapshotLanes.Leave(&g.snapshots.Seat)
 		h.bulk.transfers.Leave((*bulkGroup)(g))
 		if g.seat.Leave() {
-			g.partDone(theTurn)
+			g.turnsEnd()
 		}
 	}
 	return g.waitGone(ctx)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ type manualEnv struct {
 	hastened int
 	lastTurn bool // turns run when no other worker is woken
 	now      time.Duration
+	reads    atomic.Int64 // of the clock
 }
 
 // oneGoroutine skips a long test of a manualEnv under -race -short. All of it runs on one goroutine: the race
@@ -45,7 +47,7 @@ func oneGoroutine(t *testing.T) {
 
 func (s *manualEnv) env() env.Env { return env.Env{Clock: s, Rand: s, Scheduler: s} }
 
-func (s *manualEnv) Now() time.Duration      { return s.now }
+func (s *manualEnv) Now() time.Duration      { s.reads.Add(1); return s.now }
 func (s *manualEnv) Boottime() time.Duration { return s.now }
 func (s *manualEnv) Uint64() uint64          { return 7 }
 

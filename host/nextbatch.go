@@ -17,9 +17,9 @@ func (g *Group) dequeueCommands(crowded bool) (left bool) {
 	}
 	callBytes := g.callBytes(most)
 	if !b.IsIdle() {
-		b.Measure(g.core.node.BasicStatus(), g.now)
+		b.Measure(g.core.node.BasicStatus(), g.turnNow)
 	}
-	if g.inbox.due.Load() || b.MustAsk(g.now) {
+	if g.inbox.due.Load() || b.MustAsk(g.turnNow) {
 		left = g.askForCommands(most, callBytes)
 	}
 	if g.proposals.hasCommands {
@@ -36,12 +36,12 @@ func (g *Group) dequeueCommands(crowded bool) (left bool) {
 // isLate reports, at the end of a turn, whether commands are held and the rule must be asked in another one.
 func (g *Group) isLate() bool {
 	b := &g.proposals.batching
-	return b.Holds() && (g.inbox.due.Load() || b.MustAsk(g.now))
+	return b.Holds() && (g.inbox.due.Load() || b.MustAsk(g.turnNow))
 }
 
 // askForCommands asks the rule about the commands that wait, and takes them if they begin a batch.
 func (g *Group) askForCommands(most, callBytes int64) (left bool) {
-	b, now, st := &g.proposals.batching, g.now(), g.core.node.BasicStatus()
+	b, now, st := &g.proposals.batching, g.turnNow(), g.core.node.BasicStatus()
 	leads := st.RaftState == raft.StateLeader && st.LeadTransferee == raft.None && g.members.founding.TakesCommands() && g.Halted() == nil
 	if leads && !g.inbox.hasProposals() {
 		held, v := b.Holds(), b.Ask(batches.State{Now: now})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/crcjoin"
@@ -66,13 +65,9 @@ func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) 
 	}
 }
 
-// packs reports whether commands may share an entry: every member has said that it reads such entries. A
-// machine that keeps its state on disk gets entries of one command each.
+// packs reports whether commands may share an entry: every member has said that it reads such entries.
 func (g *Group) packs() bool {
 	if !g.host.config.BatchEntries {
-		return false
-	}
-	if m, ok := g.machine.apply.Machine.(*apply.Commands); ok && m.Options.Applied != nil {
 		return false
 	}
 	for _, id := range g.memberIDs() {
@@ -131,7 +126,7 @@ func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
 	if !first {
 		return 0, false
 	}
-	return g.machine.apply.Time.Next(g.now())
+	return g.machine.apply.Time.Next(g.turnNow())
 }
 
 // callTurn is the turn of a group as calls see it: proposals.Turn.

@@ -7,8 +7,7 @@ import (
 )
 
 // publish makes the cursors visible to Status, and logs a change of role or leader.
-func (g *Group) publish() {
-	st := g.core.node.BasicStatus()
+func (g *Group) publish(st raft.BasicStatus) {
 	now := diagnosis.Status{
 		ID:        g.self,
 		Term:      st.Term,

@@ -63,7 +63,8 @@ type seated Group
 func seatedGroup(t sched.Turner) *Group { return (*Group)(t.(*seated)) }
 
 // Begin implements sched.Turner: the turn gets what has come since the turn before.
-func (s *seated) Begin(crowded bool) {
+func (s *seated) Begin(now time.Duration, crowded bool) {
+	s.work.began = now
 	most := int64(maxTurnBytes)
 	if crowded {
 		most = maxCrowdedTurnBytes
@@ -79,7 +80,7 @@ func (s *seated) Turn(at sched.Time, crowded bool, out sched.Outbox) (again bool
 }
 
 // Left implements sched.Turner.
-func (s *seated) Left() { (*Group)(s).partDone(theTurn) }
+func (s *seated) Left() { (*Group)(s).turnsEnd() }
 
 // Gathers implements sched.Turner: it reports whether the next turn should wait for more commands. If
 // several clients wait, more commands arrive when they are answered, and a turn for all of them costs

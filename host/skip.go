@@ -17,10 +17,11 @@ import (
 //
 //	entry skip: 38 │ id 16 B │ index of the command, uvarint │ its pos, uvarint, unless that is 0
 //
-// The leader proposes it only while its own machine is halted exactly at that command. A member skips the
-// command if it knows, before it applies it, that the entry is committed: from its own turns, or when the
-// group is opened from the log and the note (apply/note.go). What a machine has passed by is part of its
-// state (apply.Queue), and so of its snapshots.
+// The leader proposes it only while its own machine is halted exactly at that command. A machine on disk
+// gets all commands of an entry in one call. If it does not say which it was, the operator does. A member
+// skips the command if it knows, before it applies it, that the entry is committed: from its own turns, or
+// when the group is opened from the log and the note (apply/note.go). What a machine has passed by is part
+// of its state (apply.Queue), and so of its snapshots.
 //
 // Invariant: the state behind the entry never has the effect of the command. A member that has applied the
 // command, whether by itself or by a snapshot, halts at the entry for good and must be replaced.
@@ -80,8 +81,9 @@ func (g *Group) StartSkip(at raftpb.Position) *Execution {
 // entry for good, and must be replaced.
 //
 // Any member may be asked; the leader decides. It refuses, with an error that wraps ErrMembersUnchanged,
-// unless its own machine is halted exactly at this command, and no member that answers has applied it. If ctx
-// ends first, the command may be skipped all the same. It is safe for concurrent use, and may be repeated.
+// unless its own machine is halted exactly at this command, and no member that answers has applied it. A
+// machine on disk that does not say which command of an entry it was is halted at each of them. If ctx ends
+// first, the command may be skipped all the same. It is safe for concurrent use, and may be repeated.
 func (g *Group) SkipCommand(ctx context.Context, at raftpb.Position) error {
 	return g.StartSkip(at).wait(ctx)
 }
@@ -111,9 +113,9 @@ func (g *Group) acceptSkip(q plans.Request) error {
 // rejectSkip says why this leader does not skip a command, or returns nil.
 func (g *Group) rejectSkip(at raftpb.Position, ahead func(index uint64) (id uint64, is bool)) error {
 	h := g.machine.apply.Halted()
-	first, isKnown := raftpb.Position{}, false
+	isKnown := false
 	if h != nil {
-		first, isKnown = h.Command()
+		_, isKnown = h.Command()
 	}
 	switch {
 	case h == nil && g.machine.apply.Applied() >= at.Index:
@@ -122,9 +124,9 @@ func (g *Group) rejectSkip(at raftpb.Position, ahead func(index uint64) (id uint
 		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.machine.apply.Applied())
 	case h.Final:
 		return fmt.Errorf("%w: host %d, which leads, has applied a command that the group skips; replace it", membership.ErrRefused, g.self)
-	case !isKnown && h.First <= at.Index && at.Index <= h.Last:
+	case !isKnown && !h.Undivided && h.First <= at.Index && at.Index <= h.Last:
 		return fmt.Errorf("%w: host %d, which leads, is halted at %s; start it again to learn which", membership.ErrRefused, g.self, h.At())
-	case !isKnown || first != at:
+	case !h.MayBe(at):
 		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %v", membership.ErrRefused, g.self, h.At(), at)
 	}
 	if id, is := ahead(at.Index); is {

@@ -59,6 +59,8 @@ func (g *Group) turn(at sched.Time, crowded bool) (again bool, due int64) {
 func (g *Group) sortInputs() (left bool) {
 	in := &g.work.taken
 	in.resetCommands()
+	g.core.blocks.add(in.blocks)
+	in.blocks = in.blocks[:0]
 	g.work.wanted.Want(dutiesOf(in))
 	g.dropUncounted()
 	g.dropLateOrders()
@@ -154,22 +156,24 @@ func (g *Group) offerCommands() {
 
 // finishTurn is what comes after a Ready. It reports whether another turn must follow at once.
 func (g *Group) finishTurn(crowded bool) (left bool) {
-	g.proposals.forwarders.Due(g.core.node.BasicStatus().Commit, g.work.outgoing.FlushHeldTo)
-	if g.work.held.Step(&g.work.outgoing, crowded) {
+	st := g.core.node.BasicStatus()
+	g.proposals.forwarders.Due(st.Commit, g.work.outgoing.FlushHeldTo)
+	if g.work.held.Step(&g.work.outgoing, crowded, g.turnNow) {
 		g.wakeLazily()
 	}
 	if err := g.core.node.Err(); err != nil {
 		g.core.node.Publish() // for the file that is written about it
 		g.fail(err)
 	}
-	st := g.core.node.BasicStatus()
+	g.core.blocks.release(st)
 	g.proposals.DropDeposed(st.Term, st.Commit, g.core.node.EntryTerm) // as soon as an entry of a later term is committed
 	g.work.releases = false
 	g.stepDuties(turn.AfterReady)
 	left = g.readsLeft() || g.work.releases
-	g.proposals.batching.Measure(g.core.node.BasicStatus(), g.now)
+	st = g.core.node.BasicStatus() // after the duties
+	g.proposals.batching.Measure(st, g.turnNow)
 	left = g.isLate() || left
-	g.publish()
+	g.publish(st)
 	g.stepDuties(turn.AfterStatus)
 	return left
 }
@@ -182,7 +186,7 @@ func (g *Group) sleep(left bool) (again bool, due int64) {
 	}
 	g.pulse.idle = false
 	g.core.nextDue = min(g.whenDue(), callsDue)
-	if g.pulse.quiescence.remains = g.core.nextDue - g.core.at.Ticks; g.leadership.leader.WatchesMachine() || callsDue != never || duties.HasFixed(g) {
+	if g.pulse.quiescence.remains = g.core.nextDue - g.core.at.Ticks; g.leadership.leader.WatchesMachine() || callsDue != never || duties.HasFixed(g, &g.work.wanted) {
 		g.pulse.quiescence.remains = 0 // a deadline may be that of a stuck state machine, a call or a duty, which needs a turn
 	}
 	left = g.mustRoute() || left
@@ -220,5 +224,5 @@ func (g *Group) whenDue() int64 {
 	if g.writes.discarding.waitsForLane || g.countsUnheard() {
 		return g.core.at.Ticks + 1
 	}
-	return min(dueIn(g.core.at.Ticks, g.core.node.TicksToEvent()), duties.Due(g))
+	return min(dueIn(g.core.at.Ticks, g.core.node.TicksToEvent()), duties.Due(g, &g.work.wanted))
 }

@@ -43,6 +43,12 @@ func (rn *RawNode) BasicStatus() BasicStatus {
 	return s
 }
 
+// Leadership returns the node's term, the leader that it knows (None: none) and its role. It is the part of
+// BasicStatus on which most decisions depend, and costs less.
+func (rn *RawNode) Leadership() (term, lead uint64, role StateType) {
+	return rn.raft.term, rn.raft.lead, rn.raft.role
+}
+
 // EntryTerm returns the term of the entry at index, whether or not it is durable here. ok is false if the log
 // does not have that entry, or no longer has it. Together with the commit index it tells what has happened to
 // a proposal before its entry is handed out.

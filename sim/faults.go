@@ -90,6 +90,8 @@ const (
 	MadeAgain       // machines that worked again in the same life
 
 	PackedCommands // applied, that came behind another one in their entry
+	CutsInApply    // crashes in the middle of a call of a machine on disk
+	Undivided      // looks at a machine on disk that has not said which command of an entry has halted it
 
 	faultKinds
 )
@@ -109,7 +111,7 @@ var faultNames = [faultKinds]string{
 	"bursts in the network", "clock jumps", "transfers asked for", "floods of commands", "logs damaged",
 	"lacks of descriptors", "opens that found no descriptor", "directories moved away",
 	"poison commands", "machines halted", "commands skipped", "skips refused", "members halted for good", "halted machines made again",
-	"commands behind others in their entry",
+	"commands behind others in their entry", "crashes in a call of a machine on disk", "looks at machines on disk halted by an entry",
 }
 
 func (f Fault) String() string { return faultNames[f] }

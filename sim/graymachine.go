@@ -152,6 +152,9 @@ func (w *world) machine(r *replica) statemachine.Machine {
 	if w.hangs != nil {
 		return hangingMachine{stateMachine{r}, w.hangs}
 	}
+	if w.packing != nil && w.packing.disks != nil {
+		return w.packing.disks.machine(r)
+	}
 	if w.calls != nil {
 		return host.Commands(callMachine{r}, w.calls.CommandOptions)
 	}

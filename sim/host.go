@@ -217,6 +217,7 @@ func (h *machine) crash(loss crashfs.Loss) {
 	l.dead, h.alive = true, nil
 	h.power.after = 0
 	h.disk.Crash(loss, h.w.nemesis.rng.Uint64)
+	h.w.packing.crash(h.disk, loss)
 	h.ended(l, loss)
 }
 

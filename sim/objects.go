@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"path"
 	"slices"
@@ -88,9 +89,9 @@ func (w *world) objectLife() time.Duration {
 }
 
 func (w *world) describeObjects() (text string) {
-	w.eachMember(func(r *replica) {
+	for r := range w.members() {
 		text += fmt.Sprintf("%s: %d uploads, %+v; ", r.name, len(r.uploads), r.group.Metrics().Objects)
-	})
+	}
 	return text
 }
 
@@ -390,18 +391,22 @@ func refusedForObjects(err error) bool {
 // haveAllObjects reports whether every member has all objects, and nothing else on its disk that it must not
 // have any more.
 func (w *world) haveAllObjects() bool {
-	have := true
 	if w.objects == nil {
-		return have
+		return true
 	}
-	w.eachMember(func(r *replica) {
-		m := r.group.Metrics().Objects
-		have = have && len(r.uploads) == 0 && m.Unheld == 0 && m.Lacking == 0 && (m.Strays == 0 || r.life.host.mayLeave)
-		if w.objects.life < time.Minute { // a run does not last so long
-			have = have && !slices.ContainsFunc(r.group.Objects(), func(s object.Set) bool { return !s.Kept })
+	for r := range w.members() {
+		if len(r.uploads) > 0 {
+			return false
 		}
-	})
-	return have
+		m := r.group.Metrics().Objects
+		if m.Unheld > 0 || m.Lacking > 0 || m.Strays > 0 && !r.life.host.mayLeave {
+			return false
+		}
+		if w.objects.life < time.Minute && slices.ContainsFunc(r.group.Objects(), func(s object.Set) bool { return !s.Kept }) { // a run does not last longer
+			return false
+		}
+	}
+	return true
 }
 
 // handOver makes another member lead each group in which sets have yet to go, and nothing else happens.
@@ -409,20 +414,27 @@ func (o *objects) handOver() {
 	if o == nil {
 		return
 	}
-	o.w.eachMember(func(r *replica) {
+	for r := range o.w.members() {
 		if r.group.Status().Role == event.RoleLeader {
 			r.group.StartTransfer(0)
 		}
-	})
+	}
 }
 
-// eachMember calls f for each replica that is a member and is level with the others.
-func (w *world) eachMember(f func(*replica)) {
-	w.eachReplica(func(r *replica) {
-		if r.group != nil && !r.closing && r.group.Err() == nil && !r.life.host.gone && r.ghost.has(r.life.host.id) {
-			f(r)
+// members yields each replica that is a member, works, and stays.
+func (w *world) members() iter.Seq[*replica] {
+	return func(yield func(*replica) bool) {
+		for _, h := range w.hosts {
+			if h.gone || h.alive == nil || h.alive.process == nil {
+				continue
+			}
+			for _, r := range h.alive.replicas {
+				if r.group != nil && !r.closing && r.group.Err() == nil && r.ghost.has(h.id) && !yield(r) {
+					return
+				}
+			}
 		}
-	})
+	}
 }
 
 // checkObjects: members that have applied the same have the same objects, each whole.
@@ -431,7 +443,7 @@ func (w *world) checkObjects() {
 		return
 	}
 	first := map[uint64]*replica{}
-	w.eachMember(func(r *replica) {
+	for r := range w.members() {
 		all := r.group.Objects()
 		if other := first[r.id]; other == nil {
 			first[r.id] = r
@@ -443,7 +455,7 @@ func (w *world) checkObjects() {
 				_ = r.readObject(all[i].ID)
 			}
 		}
-	})
+	}
 }
 
 var errGone = errors.New("the client is gone")

@@ -25,6 +25,7 @@ type packing struct {
 	rng *rand.Rand
 	// since is the first life of each host that has the setting; of nil all have it.
 	since map[uint64]int
+	disks *diskMachines // nil: the machines are in memory
 }
 
 const neverPacks = math.MaxInt
@@ -47,6 +48,7 @@ func (w *world) drawPacking() {
 		}
 	}
 	w.packing, w.groupConfig.MaxAppendBytes = p, pick(rng, 256, 2<<10, 0)
+	p.drawDiskMachines()
 }
 
 // configure sets up the next life of a host.

@@ -228,7 +228,7 @@ func (p *poisons) visit(r *replica) {
 		}
 		return
 	}
-	first, known := halted.Command()
+	first, known := r.culprit(halted)
 	command, _ := r.commandAt(first)
 	switch {
 	case p.condemns(r, halted):
@@ -246,6 +246,19 @@ func (p *poisons) visit(r *replica) {
 	case r.leads() || p.rng.IntN(4) == 0:
 		p.skip(r, first)
 	}
+}
+
+// culprit returns the command that has halted a machine. If no start can tell, the operator reads the
+// commands.
+func (r *replica) culprit(halted *outcome.HaltedError) (at raftpb.Position, known bool) {
+	at, known = halted.Command()
+	for next := at; halted.Undivided && next.Pos <= halted.LastPos; next.Pos++ {
+		if command, _ := r.commandAt(next); isPoison(command) && r.ghost.skips[next] == 0 {
+			r.life.w.count(Undivided)
+			return next, true
+		}
+	}
+	return at, known
 }
 
 // condemns reports whether a replica is halted for good, because it has applied what the group skips.

@@ -26,44 +26,47 @@ func (g *ghost) acknowledge(w *world, by *replica, command string, r outcome.Rec
 	}
 	g.acked[at] = command
 	g.acks = append(g.acks, acknowledgement{at, r.Term, command, w.now})
-	if w.rng.IntN(16) == 0 {
+	if w.rng.IntN(16) == 0 && w.counting == nil {
 		w.checkDurable(by, command, r)
 	}
 }
 
-// checkDurable: a quorum of the voters hold an entry.
+// checkDurable: a quorum of the voters hold an entry. Each look opens a log, so it ends with a quorum.
 func (w *world) checkDurable(by *replica, command string, r outcome.Receipt) {
-	group, voters := by.id, len(w.hosts)
 	if w.mode.Kind == wal.KindMemory {
 		return // no disk holds it
 	}
 	var holders []uint64
 	loss, excused := w.lossToSurvive()
 	for _, h := range w.hosts {
-		if excused(h) {
-			holders = append(holders, h.id)
-			continue
-		}
-		h.afterCrash(loss, group, func(log *wal.Group) {
-			if log.FirstIndex() > r.Index && snapshotOn(h.disk.Image(loss, nil), group) >= r.Index {
-				holders = append(holders, h.id)
+		if excused(h) || h.wouldHold(loss, by.id, command, r) {
+			if holders = append(holders, h.id); by.ghost.isQuorumOf(by, r.Index, holders) {
 				return
 			}
-			entries, err := log.Entries(r.Index, r.Index+1, 1)
-			if err == nil && entries[0].Term == r.Term && w.commandAt(&entries[0], r.Pos) == command {
-				holders = append(holders, h.id)
-			}
-		})
-	}
-	if by.ghost.churns {
-		if !by.ghost.quorum(by, r.Index, func(id uint64) bool { return slices.Contains(holders, id) }) {
-			w.breaks(property.CommittedIsDurable, "%q is acknowledged at index %v, but after a crash with %v only the disks of hosts %v would have it, which were never a quorum", command, positionOf(r), loss, holders)
 		}
-		return
 	}
-	if len(holders) <= voters/2 {
-		w.breaks(property.CommittedIsDurable, "%q is acknowledged at index %v, but after a crash with %v only %d of the disks of %d voters would have it", command, positionOf(r), loss, len(holders), voters)
+	w.breaks(property.CommittedIsDurable, "%q is acknowledged at index %v, but after a crash with %v only the disks of hosts %v of %d would have it, which were never a quorum", command, positionOf(r), loss, holders, len(w.hosts))
+}
+
+// isQuorumOf reports whether hosts are a quorum of the voters that an entry could have needed.
+func (g *ghost) isQuorumOf(by *replica, index uint64, hosts []uint64) bool {
+	if !g.churns {
+		return len(hosts) > len(by.life.w.hosts)/2
 	}
+	return g.quorum(by, index, func(id uint64) bool { return slices.Contains(hosts, id) })
+}
+
+// wouldHold reports whether a host has a command, in its log or in a snapshot, after a crash at this moment.
+func (h *machine) wouldHold(loss crashfs.Loss, group uint64, command string, r outcome.Receipt) (holds bool) {
+	h.afterCrash(loss, group, func(log *wal.Group) {
+		if log.FirstIndex() > r.Index && snapshotOn(h.disk.Image(loss, nil), group) >= r.Index {
+			holds = true
+			return
+		}
+		entries, err := log.Entries(r.Index, r.Index+1, 1)
+		holds = err == nil && entries[0].Term == r.Term && h.w.commandAt(&entries[0], r.Pos) == command
+	})
+	return holds
 }
 
 // afterCrash inspects the log as a crash at this moment would leave it.

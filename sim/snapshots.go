@@ -128,6 +128,7 @@ func (r *replica) restore(from io.Reader) error {
 	}
 	r.watch.applied, r.watch.time, r.restored = wholeEntry(index), now, index
 	w.count(Restores)
+	r.restoredOnDisk(index)
 	return nil
 }
 

@@ -27,8 +27,10 @@ type wellness struct {
 	since time.Duration // it is well since then
 	next  time.Duration // of the next look
 	why   string        // it is not well; for the trace
-	looks int           // at verdicts of a cluster that has been well for long enough
-	goals []goal        // by group
+	looks int           // at a cluster that has been well for long enough
+
+	judged time.Duration // its verdicts are judged then
+	goals  []goal        // by group
 }
 
 // goal is what a leader had committed at a moment: all members reach it within an election timeout.
@@ -39,6 +41,7 @@ type goal struct {
 
 const (
 	wellStep     = 5 * time.Millisecond
+	judgedRests  = 4096    // verdicts are judged at each look at first, and once a second after an hour in which all was well
 	enoughMemory = 1 << 20 // for what the clients propose
 )
 
@@ -68,7 +71,10 @@ func (n *wellness) check() {
 	}
 	if n.isLong() {
 		n.looks++
-		w.eachRunningMember(w.checkVerdict)
+		if w.now >= n.judged {
+			n.judged = w.now + (w.now-n.since)/judgedRests
+			w.eachRunningMember(w.checkVerdict)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -80,16 +81,15 @@ func (osFS) BootID() (string, error) {
 	return strings.TrimSpace(string(id)), err
 }
 
-// control runs a system call on the pinned descriptor, and repeats it while a signal interrupts it.
+// control runs a system call on the pinned descriptor, and repeats it while a signal interrupts it. Each
+// round of a log syncs, so the memory of the call is reused.
 func (f *osFile) control(op string, call func(fd int) error) error {
-	var err error
-	pin := f.raw.Control(func(fd uintptr) {
-		for {
-			if err = call(int(fd)); err != unix.EINTR {
-				return
-			}
-		}
-	})
+	p := pinnedCalls.Get().(*pinnedCall)
+	p.call = call
+	pin := f.raw.Control(p.run)
+	err := p.err
+	p.call, p.err = nil, nil
+	pinnedCalls.Put(p)
 	if pin != nil {
 		return pin
 	}
@@ -98,3 +98,22 @@ func (f *osFile) control(op string, call func(fd int) error) error {
 	}
 	return nil
 }
+
+// pinnedCall is a system call on a descriptor that is pinned meanwhile.
+type pinnedCall struct {
+	call func(fd int) error
+	err  error
+	run  func(fd uintptr) // what RawConn.Control gets
+}
+
+var pinnedCalls = sync.Pool{New: func() any {
+	p := &pinnedCall{}
+	p.run = func(fd uintptr) {
+		for {
+			if p.err = p.call(int(fd)); p.err != unix.EINTR {
+				return
+			}
+		}
+	}
+	return p
+}}

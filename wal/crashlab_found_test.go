@@ -88,3 +88,44 @@ func TestSeedsThatFailed(t *testing.T) {
 		}
 	}
 }
+
+// TestARecycledSegmentEndsInZeros makes segments of files that are full of old records, and in which the
+// helper has written no zeros. After each append the log must end in the zeros of rule R10. Old bytes there
+// look like a torn write. With that bug planted the laboratory needs half a minute to find it.
+func TestARecycledSegmentEndsInZeros(t *testing.T) {
+	disk, helper, config := crashfs.New(), &labScheduler{}, labConfig{segmentBytes: labMinSegment}
+	log, err := openLabLog(disk, labDir, helper, config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := uint64(0)
+	grow := func() {
+		last++
+		w := labWrite{group: 1, entries: []raftpb.Entry{{Index: last, Term: 1, Data: make([]byte, 40+last%50)}}}
+		if err := appendLab(log, []labWrite{w}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 50 { // some segments
+		grow()
+	}
+	if err := appendLab(log, []labWrite{{group: 1, compact: last}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 { // which become spares
+		helper.step()
+	}
+	for range 50 { // and segments again, without the helper
+		grow()
+		again, err := openLabLog(disk.Image(crashfs.LoseNothing, nil), labDir, &labScheduler{}, config, func(message string) { t.Error(message) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := again.Group(1).LastIndex(); n != last || t.Failed() {
+			t.Fatalf("the log ends at %d, want %d", n, last)
+		}
+	}
+	if s := log.Stats(); s.Recycled < 2 {
+		t.Errorf("%d segments were recycled", s.Recycled)
+	}
+}

@@ -177,8 +177,9 @@ func (r *reading) copyCached() bool {
 	}
 	r.found = slices.Grow(r.found, int(min(r.hi-r.next, r.left/entryBytes(0)+1, maxWarmSlots)))
 	left := maxWarmBytes
+	stop := &r.group.cache.stop
 	for k := 0; k < len(runs) && runs[k].lo <= r.next; k++ {
-		w := walkRun(&r.group.table.cache, &runs[k])
+		w := stop.resume(walkRun(&r.group.table.cache, &runs[k]), &runs[k], r.next)
 		for w.step() && !r.done && left > 0 {
 			if w.id.Index < r.next {
 				continue
@@ -186,10 +187,38 @@ func (r *reading) copyCached() bool {
 			if r.wants(w.length) {
 				left -= int(entryBytes(w.length))
 				r.take(w.entry(r.loan))
+				stop.set(&w, &runs[k])
 			}
 		}
 	}
 	return true
+}
+
+// readPlace is a place in a cached run, behind an entry. The reader that applies a group goes from one end of
+// the log to the other, a few entries at a time. With the place it does not walk through the run for each.
+type readPlace struct {
+	run   uint64 // cachedRun.at, of which no two are the same
+	index uint64 // of the entry
+	pos   uint64 // of the ring, behind it
+	large int    // data in cachedRun.large through it
+}
+
+// set moves the place behind the walker's entry.
+func (p *readPlace) set(w *walker, r *cachedRun) {
+	p.run, p.index, p.pos, p.large = r.at, w.id.Index, w.pos, len(r.large)-len(w.large)
+	if w.length >= largeBytes {
+		p.large++
+	}
+}
+
+// resume moves a walker at the beginning of a run to the place, if that is in the run and before the entry
+// that is wanted next. What is before it stays as it is while the group has the run: a run gets and loses
+// entries at its end.
+func (p *readPlace) resume(w walker, r *cachedRun, next uint64) walker {
+	if p.run == r.at && p.index >= r.lo && p.index < min(next, r.hi()) {
+		w.pos, w.left, w.id.Index, w.large = p.pos, uint16(r.hi()-1-p.index), p.index, r.large[p.large:]
+	}
+	return w
 }
 
 // walk reads the wanted entries of m from disk, beginning at a place.

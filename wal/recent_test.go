@@ -122,3 +122,52 @@ func TestRecentLeavesTheDiskAlone(t *testing.T) {
 		t.Errorf("the disk was not read: %v", err)
 	}
 }
+
+// A reader that goes through the cache, a few entries at a time, sees what was written last. So it does if
+// the log was cut before the place where it stopped, and other entries are there now.
+func TestReaderGoesOnWhereItStopped(t *testing.T) {
+	opts := testOptions(crashfs.New(), &manual{})
+	opts.CacheBytes = 1 << 20
+	l := mustOpen(t, opts)
+	rng := rand.New(rand.NewPCG(7, 0))
+	var log []raftpb.Entry
+	next, term, cuts, read := 0, uint64(1), 0, 0
+	for range 3000 {
+		if rng.IntN(3) == 0 {
+			from := len(log)
+			if cut := from - rng.IntN(8); cut >= 0 && cut < from && rng.IntN(4) == 0 {
+				from, term = cut, term+1
+				cuts++
+			}
+			fresh := make([]raftpb.Entry, 1+rng.IntN(4))
+			for i := range fresh {
+				data := make([]byte, []int{0, 9, largeBytes, largeBytes + 50}[rng.IntN(4)])
+				for k := range data {
+					data[k] = byte(rng.Uint32())
+				}
+				fresh[i] = raftpb.Entry{Index: uint64(from + i + 1), Term: term, Data: data}
+			}
+			mustAppend(t, l, Write{Group: 1, Entries: fresh})
+			log = append(log[:from:from], fresh...)
+			next = min(next, from+rng.IntN(len(fresh)))
+		}
+		hi := min(next+1+rng.IntN(3), len(log))
+		got, ok := l.Group(1).Recent(uint64(next)+1, uint64(hi)+1, 1<<20)
+		if next < hi && (!ok || len(got) != hi-next) {
+			t.Fatalf("of entries %d to %d there are %d", next+1, hi, len(got))
+		}
+		for i := range got {
+			if !sameEntry(got[i], log[next+i]) {
+				t.Fatalf("entry %d of term %d, in place of one of term %d", got[i].Index, got[i].Term, log[next+i].Term)
+			}
+		}
+		read += len(got)
+		if next = hi; rng.IntN(20) == 0 {
+			next = rng.IntN(len(log) + 1) // another reader
+			next = max(next, len(log)-100)
+		}
+	}
+	if cuts < 50 || read < 1000 {
+		t.Errorf("%d cuts, %d entries read", cuts, read)
+	}
+}

@@ -28,3 +28,43 @@ func reopened(t *testing.T, dir string) *store {
 func TestStore(t *testing.T) {
 	smtest.Run(t, func() millrace.Machine[server.Command, server.Result] { return newStore(t).Machine() }, servertest.Commands()...)
 }
+
+// Several commands may have one index. They are one call, so they are on the disk all or not at all, and each
+// gives its value a version of its own.
+func TestCommandsOfOneEntry(t *testing.T) {
+	dir := scratch.Dir(t)
+	s := reopened(t, dir)
+	put := func(index uint64, pos uint32, key string) millrace.Command[server.Command] {
+		return millrace.Command[server.Command]{Index: index, Pos: pos, Value: server.Command{Op: server.Put, Key: key, Value: []byte(key)}}
+	}
+	call := func(batch ...millrace.Command[server.Command]) {
+		t.Helper()
+		if err := s.Apply(batch, make([]server.Result, len(batch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call(put(4, 0, "a"), put(4, 1, "b"), put(4, 2, "a"))
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	call(put(5, 0, "c"), put(5, 1, "d"))
+	for key, want := range map[string]uint64{"a": server.VersionOf(4, 2), "b": server.VersionOf(4, 1), "d": server.VersionOf(5, 1)} {
+		if i, found, err := s.Get(key); err != nil || !found || i.Version != want {
+			t.Errorf("%s: %+v, %t, %v; want version %d", key, i, found, err, want)
+		}
+	}
+	if has, err := s.Applied(); err != nil || has != 4 {
+		t.Errorf("durable through %d, %v", has, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = reopened(t, dir)
+	defer s.Close()
+	if has, err := s.Applied(); err != nil || has != 5 {
+		t.Errorf("after a start: durable through %d, %v", has, err)
+	}
+	if _, found, err := s.Get("d"); err != nil || !found {
+		t.Errorf("the last command of entry 5 is missing: %v", err)
+	}
+}

@@ -141,7 +141,7 @@ func (f families) addHost(h host.HostMetrics) {
 	for _, use := range []struct {
 		name string
 		host.MemoryUse
-	}{{"waiting", h.Memory.Waiting}, {"proposed", h.Memory.Proposed}, {"received", h.Memory.Received}, {"writing", h.Memory.Writing}} {
+	}{{"waiting", h.Memory.Waiting}, {"proposed", h.Memory.Proposed}, {"received", h.Memory.Received}, {"writing", h.Memory.Writing}, {"blocks", h.Memory.Blocks}} {
 		f.gauge("memory_bytes", "Bytes in use, of a share of Config.MemoryBytes.", l.with("share", use.name), float64(use.Used))
 		f.gauge("memory_share_bytes", "A share of Config.MemoryBytes.", l.with("share", use.name), float64(use.Share))
 	}

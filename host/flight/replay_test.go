@@ -97,7 +97,7 @@ func TestForgottenInputsAreFound(t *testing.T) {
 }
 
 // queries are the methods of raft.RawNode that change nothing that a later input could see.
-var queries = []string{"AppendCheckpoint", "AwaitsAcks", "AwaitsAppend", "AwaitsApply", "BasicStatus", "Err", "HasReady", "MayLease", "MayRegain",
+var queries = []string{"AppendCheckpoint", "AwaitsAcks", "AwaitsAppend", "AwaitsApply", "BasicStatus", "Err", "HasReady", "Leadership", "MayLease", "MayRegain",
 	"PromisedTicks", "Quiet", "Status", "TicksToEvent", "WithProgress", "WithoutAuthority"}
 
 // Every method of the core is either recorded by a method of Node, or known to be a query.

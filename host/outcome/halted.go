@@ -18,6 +18,9 @@ type HaltedError struct {
 	First, Last uint64
 	// FirstPos and LastPos are their places among the commands with that index.
 	FirstPos, LastPos uint32
+	// Undivided: a new start cannot find the command. All of them share an entry, and a machine on disk gets
+	// them in one call.
+	Undivided bool
 	// Cause is what the machine has said.
 	Cause error
 	// Skipped is the entry that skips the command, if the group has decided that (Group.SkipCommand); 0:
@@ -52,12 +55,21 @@ func (e *HaltedError) Advice() string {
 	switch _, known := e.Command(); {
 	case e.Final:
 		return ""
-	case !known:
-		return "; start this host again to learn which"
 	case e.Skipped > 0:
 		return fmt.Sprintf("; entry %d skips it: start this host again", e.Skipped)
+	case e.Undivided:
+		return "; they are one entry, which a machine on disk gets in one call: read the error to learn which, or return a CommandError"
+	case !known:
+		return "; start this host again to learn which"
 	}
 	return ""
+}
+
+// MayBe reports whether the command at a position is the only one that can have halted the machine. If no
+// start can tell, it is each of them (Undivided).
+func (e *HaltedError) MayBe(at raftpb.Position) bool {
+	first, known := e.Command()
+	return known && at == first || e.Undivided && first.Compare(at) <= 0 && at.Compare(raftpb.Position{Index: e.Last, Pos: e.LastPos}) <= 0
 }
 
 // Unwrap returns the cause.

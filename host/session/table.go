@@ -213,12 +213,17 @@ func (t *Table) Keep(result []byte) { t.results.keep(result) }
 // command that was refused. It takes the place of Keep for this command, so Keep must have been called for
 // those before it.
 func (t *Table) Refuse(m Mark) {
+	t.MarkRefused(m)
+	t.Keep(nil)
+}
+
+// MarkRefused is Refuse, where Keep is called in its turn.
+func (t *Table) MarkRefused(m Mark) {
 	if s := t.find(m.ID); s != nil {
 		if at, found := s.search(m.Number); found {
 			s.numbers[at].refused = true
 		}
 	}
-	t.Keep(nil)
 }
 
 // Lookup returns what the table knows of a number, without using the session.

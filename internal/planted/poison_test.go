@@ -2,14 +2,20 @@ package planted_test
 
 // Bugs about commands that a state machine cannot apply.
 var poisonBugs = []bug{
+	{name: "halted_gets_what_the_log_has", what: "a halted machine forgets a committed entry for which its log has another leader's, and is given that", in: "host/internal/apply", found: "TestAHaltedMachineGetsWhatIsCommitted", edits: []edit{{"host/internal/apply/halt.go",
+		`n > 0 && !q.holds(m.Entries[n-1].ID())`, `n > 0 && last > q.Log.LastIndex()`}}},
+	{name: "rebuilt_of_another_leader", what: "a machine is made again from entries that its log does not have yet, or has of another leader", in: "host/internal/apply", found: "TestRebuildWaitsForTheLog", edits: []edit{{"host/internal/apply/rebuild.go",
+		`had.Index > q.rebuildTo && !q.holds(had)`, `had.Index > q.rebuildTo && had.Index > q.Log.LastIndex()`}}},
 	{name: "codec_not_tried", what: "a command that its codec cannot decode is proposed", in: ".", found: "TestCommandThatDoesNotComeBackIsNotProposed", edits: []edit{{"machine.go",
 		`return Machine[C, R]{sm: sm, codec: codec, tries: !isSure(codec)}`, `return Machine[C, R]{sm: sm, codec: codec}`}}},
 	{name: "poison_stops_the_group", what: "a command that the state machine cannot apply stops the group, on every member", in: "host", found: "TestFailureStopsOneGroup", edits: []edit{{"host/internal/apply/round.go",
 		`		q.halt(halted)
-		return false
-	} else if`, `		q.member.Fail(halted)
-		return false
-	} else if`}}},
+		return
+	}
+	q.failed = true`, `		q.member.Fail(halted)
+		return
+	}
+	q.failed = true`}}},
 	{name: "skip_after_the_effect", what: "a member that has applied a command goes on behind the entry that skips it", in: "host", found: "TestSkipIsTakenByEveryMember", edits: []edit{{"host/internal/apply/skip.go",
 		`|| s.At.Index >= e.Index || slices.Contains(q.passed, s.At) {`, `|| s.At.Index >= e.Index || true {`}}},
 	{name: "skip_is_a_difference", what: "members are said to differ when one of them does not know yet that a command is skipped", in: "host/internal/apply", found: "TestSkippedCommandsAreNotCompared", edits: []edit{{"host/internal/apply/commands.go",
@@ -82,7 +88,20 @@ var poisonBugs = []bug{
 	{name: "checkpoint_in_a_batch", what: "a checkpoint is taken in the middle of a batch", in: "host/internal/apply", found: "TestBatchesAreTheirCommands", edits: []edit{{"host/internal/apply/commands.go",
 		`	due := s.due && !e.More`, `	due := s.due`}}},
 	{name: "half_a_batch_on_disk", what: "a machine that keeps its state on disk gets a suspect batch in pieces", in: "host/internal/apply", found: "TestAMachineOnDiskGetsWholeBatches", edits: []edit{{"host/internal/apply/queue.go",
-		` && (c.Pos == 0 || m == nil || m.Options.Applied == nil) {`, ` && (m == nil || c.Pos >= 0) {`}}},
+		` && (c.Pos == 0 || !onDisk) {`, ` && (c.Pos == 0 || onDisk) {`}}},
+	{name: "batch_on_disk_in_pieces", what: "a machine on disk gets the commands of one entry one by one, and its power fails in between", in: "sim", found: "TestBatchEntries", args: "-packings 10", edits: []edit{{"host/internal/apply/queue.go",
+		` && (c.Pos == 0 || !onDisk) {`, ` && (c.Pos == 0 || !onDisk) || n > 0 && onDisk && c.Pos > 0 {`}}},
+	{name: "skip_splits_a_batch_on_disk", what: "a machine on disk gets what is before a skipped command of its entry in a call of its own", in: "host/internal/apply", found: "TestASkipDoesNotSplitABatchOnDisk", edits: []edit{{"host/internal/apply/queue.go",
+		`(n == 0 || onDisk || q.Skips`, `(n == 0 || q.Skips`}}},
+	{name: "bad_command_splits_a_batch_on_disk", what: "a machine on disk keeps what is before a command that no member can read, of the same entry", in: "host/internal/apply", found: "TestABadCommandDoesNotSplitABatchOnDisk", edits: []edit{{"host/internal/apply/commands.go",
+		`s.batch[n-1].Index == e.Index {
+		n--`, `s.batch[n-1].Index > e.Index {
+		n--`}}},
+	{name: "skip_shifts_results", what: "a skipped command of a batch takes the place of a result before it", in: "host/internal/apply", found: "TestASkipDoesNotSplitABatchOnDisk", edits: []edit{{"host/internal/apply/skip.go",
+		`s.table.MarkRefused(h.Mark)
+			s.unkept = append(s.unkept, len(s.batch))`, `s.table.Refuse(h.Mark)`}}},
+	{name: "poison_on_disk_stays", what: "no leader skips a command of an entry on disk, as no start tells which it is", in: "host/internal/apply", found: "TestPoisonInABatchOnDisk", also: []judge{{in: "sim", test: "TestBatchEntries", args: "-first 15 -packings 1"}}, edits: []edit{{"host/internal/apply/halt.go",
+		`	e.Undivided = q.isOnDisk()`, `	e.Undivided = !q.isOnDisk()`}}},
 	{name: "batch_with_trailing_bytes", what: "bytes behind the last command of a batch are not refused", in: "raft/raftpb", found: "TestBadBatches", edits: []edit{{"raft/raftpb/batch.go",
 		`	if len(rest) > 0 {
 		return Batch{}, fmt`, `	if len(rest) > 1<<30 {

@@ -124,9 +124,9 @@ var runtimeBugs = []bug{
 	}
 	st :=`}}},
 	{name: "short_read_is_final", what: "a group stops when what its machine must apply cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/internal/apply/round.go",
-		`		if vfs.IsShort(err) {
-			return nil, 0, retried{err}`, `		if vfs.IsShort(err) && false {
-			return nil, 0, retried{err}`}}},
+		`			if vfs.IsShort(err) {
+				return nil, 0, retried{err}`, `			if vfs.IsShort(err) && false {
+				return nil, 0, retried{err}`}}},
 	{name: "short_follower_read_is_final", what: "a leader stops when what a follower lacks cannot be opened for a moment", in: "host", found: "TestNoOpenEndsAHost", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/internal/storage/readers.go",
 		`	if vfs.IsShort(err) {`, `	if vfs.IsShort(err) && false {`}}},
 	{name: "short_restore_is_final", what: "a group stops when a snapshot that was received cannot be opened for a moment", in: "host", found: "TestARestoreWaitsForADescriptor", also: []judge{{in: "sim", test: "TestDescriptors", args: "-shortages 10", says: "has stopped by itself"}}, edits: []edit{{"host/install.go",
@@ -152,8 +152,11 @@ var runtimeBugs = []bug{
 	b.waiting.handOver = true`, `	b.mu.Lock()
 	b.waiting.handOver = true`}}},
 	{name: "turn_begins_with_nothing", what: "a turn does not get what its group was given", in: "host/internal/sched", found: "TestATurnBeginsWithWhatWasGiven", edits: []edit{{"host/internal/sched/worker.go",
-		`	seat.turner.Begin(crowded)
+		`	seat.turner.Begin(w.since, crowded)
 `, ``}}},
+	{name: "due_is_remembered", what: "a duty that has had no time is never asked again, though it was called", in: "host/internal/turn", found: "TestDutiesThatHaveNoTimeAreNotAsked", edits: []edit{{"host/internal/turn/turn.go",
+		`		w.rests = false
+		if t.changed(c) {`, `		if t.changed(c) {`}}},
 	{name: "inputs_handed_twice", what: "a turn gets the inputs of the turn before again", in: "host", found: "TestInboxCollapses", edits: []edit{{"host/inbox.go",
 		`	b.waiting.givenInputs, *spare = *spare, b.waiting.givenInputs
 `, `	*spare = b.waiting.givenInputs
@@ -162,7 +165,7 @@ var runtimeBugs = []bug{
 		`	spare.reset() // again, if the turn before has not ended well
 `, ``}}},
 	{name: "left_group_keeps_messages", what: "a group that has ended keeps the messages that wait for a turn", in: "host", found: "TestAClosedInboxKeepsNoMessages", edits: []edit{{"host/inbox.go",
-		`	b.waiting.messages, b.waiting.fetched, b.waiting.forwards = nil, nil, nil
+		`	b.waiting.messages, b.waiting.fetched, b.waiting.forwards, b.waiting.blocks = nil, nil, nil, nil
 `, ``}}},
 	{name: "verdict_loses_a_wake", what: "a command that comes while the rule for the next batch is asked waits for ever: its group is not woken", in: "host", found: "TestAVerdictFindsWhatCameMeanwhile", edits: []edit{{"host/inbox.go",
 		`	b.verdict = v

@@ -5,6 +5,10 @@ package planted_test
 // them; TestEachApplies says which did not.
 var walBugs = []bug{
 	// Making, recycling and removing segments.
+	{name: "flush_reused_under_way", what: "a flush is used for another one before it is completed", found: labTest, edits: []edit{{"wal/sync.go",
+		`	if l.flusher.done = nil; f == nil {`, `	if f == nil {`}}},
+	{name: "read_place_of_any_run", what: "a reader of the cache goes on where another run of its group was read", found: "TestReaderGoesOnWhereItStopped", edits: []edit{{"wal/read.go",
+		`	if p.run == r.at && p.index`, `	if p.index`}}},
 	{name: "create_name_not_synced", what: "a new segment counts before its name is durable", found: labTest, edits: []edit{{"wal/segment.go",
 		`if err := l.syncDir(); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "recycle_name_not_synced", what: "a recycled segment counts before its rename is durable", found: labTest, edits: []edit{{"wal/spare.go",
@@ -136,7 +140,7 @@ var walBugs = []bug{
 	// The end of the log, and how recovery judges it.
 	{name: "only_what_is_shown_is_written_again", what: "recovery writes no zeros where the kernel shows zeros that it does not write", in: "wal", found: "TestSeedsThatFailed", edits: []edit{{"wal/recover.go",
 		`t.writeAgain(t.end + record.HeaderBytes)`, `t.writeAgain(t.written)`}}},
-	{name: "no_zeros_behind", what: "no zeros are written behind an append", found: labTest, rare: true, edits: []edit{{"wal/tail.go",
+	{name: "no_zeros_behind", what: "no zeros are written behind an append", in: "wal", found: "TestARecycledSegmentEndsInZeros", edits: []edit{{"wal/tail.go",
 		`int64(len(t.buf))+record.HeaderBytes`, `int64(len(t.buf))`}}},
 	{name: "watermark_never_moves", what: "no record says what is durable", found: "TestFlipEveryBit", rare: true, edits: []edit{{"wal/append.go",
 		`h.Durable = uint64(l.watermark())`, `h.Durable = uint64(min(l.watermark(), record.SegmentHeaderBytes))`}}},

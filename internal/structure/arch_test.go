@@ -72,7 +72,7 @@ host/internal/identity snapshot transport vfs wal host/membership internal/lock 
 host/internal/control  transport                                                                             |
 host/internal/entry    raft raft/raftpb host/membership transport snapshot |
 host/internal/workqueue host/internal/budget host/internal/outbox raft raft/raftpb internal/lock              |
-host/internal/appendlane env host/internal/budget host/internal/entry host/internal/outbox host/internal/sched host/internal/workqueue raft raft/raftpb wal internal/lock|
+host/internal/appendlane env host/internal/budget host/internal/entry host/internal/outbox host/internal/sched host/internal/workqueue raft raft/raftpb wal internal/lock internal/arena|
 host/internal/bulk     host/event host/internal/control raft snapshot transport internal/lock internal/repetition                 |
 host/internal/divergence host/event host/session host/internal/control host/internal/entry raft/quorum internal/lock      |
 host/internal/storage  env internal/repetition raft raft/raftpb vfs wal internal/lock                         |
@@ -91,6 +91,7 @@ host/internal/peers    host/outcome host/internal/control host/internal/entry ho
 host                   internal/completion raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/batches host/membership internal/repetition internal/crcjoin host/internal/* internal/lock internal/arena|
 .                      internal/completion host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
 internal/counting      .                                                                                      |
+internal/stopwatch     vfs                                                                                    |
 internal/scratch       vfs                                                                                    | golang.org/x/sys
 ops                    . host host/batches host/diagnosis host/outcome transport                                           | github.com/prometheus/client_golang go.yaml.in/yaml/v3
 smtest                 .                                                                                      |

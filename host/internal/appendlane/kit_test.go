@@ -62,7 +62,7 @@ func (q *testQueue) Released()           { q.released = true }
 type turner struct{}
 
 func (turner) Turn(sched.Time, bool, sched.Outbox) (again bool, due int64) { return false, 1 << 60 }
-func (turner) Begin(bool)                                                  {}
+func (turner) Begin(time.Duration, bool)                                   {}
 func (turner) Left()                                                       {}
 func (turner) Gathers() bool                                               { return false }
 func (turner) Gathered(time.Duration)                                      {}
@@ -164,10 +164,14 @@ func (m *manual) runIdle() {
 	}
 }
 
-func openLog(t *testing.T, disk vfs.FS) *wal.Log {
+func openLog(t testing.TB, disk vfs.FS) *wal.Log {
 	t.Helper()
-	m := &manual{}
-	log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: m, Clock: m, Owner: 1, SegmentBytes: 64 << 10})
+	return openLogWith(t, &manual{}, disk, 64<<10)
+}
+
+func openLogWith(t testing.TB, m *manual, disk vfs.FS, segmentBytes int64) *wal.Log {
+	t.Helper()
+	log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: m, Clock: m, Owner: 1, SegmentBytes: segmentBytes})
 	if err != nil {
 		t.Fatal(err)
 	}

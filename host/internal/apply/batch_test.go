@@ -232,23 +232,141 @@ func TestBatchesAreTheirCommands(t *testing.T) {
 // together, even where one of them came before.
 func TestAMachineOnDiskGetsWholeBatches(t *testing.T) {
 	w := newBatchTwin(t)
-	w.commands.Options.Applied = func() (uint64, error) { return 0, nil }
-	command := func(number uint64) string {
-		h := session.Header{Mark: session.Mark{ID: session.ID{Client: [16]byte{1}}, Number: number, Low: 1}, HasMark: true}
-		return string(h.Put(append(make([]byte, session.Room), fmt.Sprint(number)...)))
-	}
+	command := w.onDisk()
 	w.script.queue.note.First, w.script.queue.note.Last = 1, 3 // suspect
 	w.script.commitBatches(command(1), batchOf(command(2), command(2), command(3)), command(4))
 	w.script.run()
-	var calls []string
-	for _, batch := range w.machine.calls {
+	calls := w.machine.called()
+	if want := []string{"1=1 ", "2=2 2.2=3 ", "3=4 "}; w.script.queue.Halted() != nil || !slices.Equal(calls, want) || len(w.answers.told) != 1 {
+		t.Errorf("halted: %v; calls %q, told %q", w.script.queue.Halted(), calls, w.answers.told)
+	}
+}
+
+// onDisk makes the machine of a twin one on disk, and returns a function that encodes its commands.
+func (w *batchTwin) onDisk() (command func(number uint64) string) {
+	w.commands.Options.Applied = func() (uint64, error) { return 0, nil }
+	return func(number uint64) string {
+		h := session.Header{Mark: session.Mark{ID: session.ID{Client: [16]byte{1}}, Number: number, Low: 1}, HasMark: true}
+		return string(h.Put(append(make([]byte, session.Room), fmt.Sprint(number)...)))
+	}
+}
+
+// called returns the calls of the machine.
+func (m *ledger) called() (calls []string) {
+	for _, batch := range m.calls {
 		call := ""
 		for i := range batch {
 			call += fmt.Sprintf("%v=%s ", batch[i].Position(), batch[i].Data)
 		}
 		calls = append(calls, call)
 	}
-	if want := []string{"1=1 ", "2=2 2.2=3 ", "3=4 "}; w.script.queue.Halted() != nil || !slices.Equal(calls, want) || len(w.answers.told) != 1 {
-		t.Errorf("halted: %v; calls %q, told %q", w.script.queue.Halted(), calls, w.answers.told)
+	return calls
+}
+
+// A machine on disk gets what is left of an entry in one call, wherever the command is that the group skips.
+// Results stay with their commands.
+func TestASkipDoesNotSplitABatchOnDisk(t *testing.T) {
+	for pos, want := range []string{"1=1 2.1=3 2.2=4 3=5 ", "1=1 2=2 2.2=4 3=5 ", "1=1 2=2 2.1=3 3=5 "} {
+		w := newBatchTwin(t)
+		command := w.onDisk()
+		skipped := raftpb.Position{Index: 2, Pos: uint32(pos)}
+		w.script.queue.Skips.Add(skipped, 9)
+		w.script.commitBatches(command(1), batchOf(command(2), command(3), command(4)), command(5), batchOf(command(2+uint64(pos)), command(5)))
+		w.script.run()
+		if h, calls := w.script.queue.Halted(), w.machine.called(); h != nil || !slices.Equal(calls, []string{want}) || !slices.Equal(w.script.queue.Passed(), []raftpb.Position{skipped}) {
+			t.Errorf("%v: halted: %v; calls %q", skipped, h, calls)
+		}
+		told := []string{
+			fmt.Sprintf("%v: number %d: %v", skipped, 2+pos, outcome.ErrSkipped),
+			fmt.Sprintf("4: number %d: %v: it came first as entry %v", 2+pos, outcome.ErrSkipped, skipped),
+			`4.1: number 5 came first at 3, with "5 at 0s"`,
+		}
+		if !slices.Equal(w.answers.told, told) {
+			t.Errorf("%v: told %q, want %q", skipped, w.answers.told, told)
+		}
+		for number := uint64(1); number <= 5; number++ {
+			r, _ := w.commands.Table().Lookup(session.ID{Client: [16]byte{1}}, number)
+			if want := fmt.Sprintf("%d at 0s", number); r.Refused != (number == 2+uint64(pos)) || !r.Refused && string(r.Result) != want {
+				t.Errorf("%v: number %d has the result %q, refused: %t", skipped, number, r.Result, r.Refused)
+			}
+		}
+	}
+}
+
+// A command that no machine can read halts a machine on disk before its entry, not in the middle of it.
+func TestABadCommandDoesNotSplitABatchOnDisk(t *testing.T) {
+	w := newBatchTwin(t)
+	command := w.onDisk()
+	w.script.commitBatches(command(1), batchOf(command(2), "no header", command(3)))
+	w.script.run()
+	at, known := w.script.queue.Halted().Command()
+	if calls := w.machine.called(); !known || at != (raftpb.Position{Index: 2, Pos: 1}) || !slices.Equal(calls, []string{"1=1 "}) {
+		t.Errorf("halted: %v; calls %q", w.script.queue.Halted(), calls)
+	}
+}
+
+// refuses is a machine on disk that cannot apply a command, and does not say which.
+type refuses struct {
+	ledger
+	what string
+}
+
+func (m *refuses) Apply(batch []statemachine.Command) error {
+	if slices.ContainsFunc(batch, func(c statemachine.Command) bool { return string(c.Data) == m.what }) {
+		return errWrong
+	}
+	return m.ledger.Apply(batch)
+}
+
+// No start tells which command of an entry has halted a machine on disk. So each may be skipped, and the
+// start after that leads on, or says that it was another one.
+func TestPoisonInABatchOnDisk(t *testing.T) {
+	skips := []raftpb.Position{}
+	for start, want := range []struct {
+		at    string
+		whole bool
+		calls []string
+	}{
+		{"one of the commands 1 to 3", false, nil},
+		{"one of the commands 2 to 2.2", true, []string{"1=1 "}}, // then 2.2 is skipped, by mistake
+		{"one of the commands 2 to 2.1", true, []string{"1=1 "}},
+		{"", false, []string{"1=1 ", "2=2 ", "3=5 "}},
+	} {
+		w := newBatchTwin(t)
+		command := w.onDisk()
+		m := &refuses{what: "3"}
+		w.commands.Machine = m
+		if start > 0 {
+			w.script.queue.note.First, w.script.queue.note.Last = 1, 2
+		}
+		for _, at := range skips {
+			w.script.queue.Skips.Add(at, 9)
+		}
+		w.script.commitBatches(command(1), batchOf(command(2), command(3), command(4)), command(5))
+		w.script.run()
+		h := w.script.queue.Halted()
+		if want.at == "" {
+			if h != nil || !slices.Equal(m.called(), want.calls) {
+				t.Errorf("start %d: halted: %v; calls %q", start, h, m.called())
+			}
+			continue
+		}
+		if h == nil || h.At() != want.at || h.Undivided != want.whole || h.Skipped != 0 || !slices.Equal(m.called(), want.calls) {
+			t.Fatalf("start %d: halted: %+v; calls %q", start, h, m.called())
+		}
+		if !want.whole {
+			continue
+		}
+		next := raftpb.Position{Index: 2, Pos: uint32(3 - start)} // 2.2, then 2.1
+		if !h.MayBe(next) || h.MayBe(raftpb.Position{Index: 2, Pos: 4}) || h.MayBe(raftpb.Position{Index: 3}) {
+			t.Errorf("start %d: %v", start, h)
+		}
+		skips = append(skips, next)
+		w.script.queue.Skips.Add(next, 9+uint64(start))
+		w.script.queue.Told(w.script.queue.Halt())
+		w.script.run()
+		if h := w.script.queue.Halted(); h.Skipped != 9+uint64(start) {
+			t.Errorf("start %d: after the skip: %v", start, h)
+		}
 	}
 }

@@ -17,7 +17,9 @@ type lendingLog struct{ *scriptLog }
 
 func (l lendingLog) Borrow(lo, hi, _ uint64, loan *arena.Loan, into []raftpb.Entry) ([]raftpb.Entry, bool) {
 	for _, e := range l.log[lo-1 : hi-1] {
-		e.Data = append(loan.Space(len(e.Data))[:0], e.Data...)
+		if loan != nil {
+			e.Data = append(loan.Space(len(e.Data))[:0], e.Data...)
+		}
 		into = append(into, e)
 	}
 	return into, true

@@ -38,11 +38,12 @@ type Commands struct {
 	inDigest bool // the user's Digest is being called; owned by the lane, or the turn
 
 	// Owned by the lane; scratch.
-	batch []statemachine.Command
-	found int    // the callers of this many of batch are known
-	held  uint64 // the machine holds the commands through this one, from before this life
-	last  uint64 // the last command that it was given, or that came with a snapshot
-	due   bool   // a checkpoint, at the end of the entry
+	batch  []statemachine.Command
+	found  int    // the callers of this many of batch are known
+	unkept []int  // for each command among batch that is skipped, and has a mark: how many are before it
+	held   uint64 // the machine holds the commands through this one, from before this life
+	last   uint64 // the last command that it was given, or that came with a snapshot
+	due    bool   // a checkpoint, at the end of the entry
 }
 
 // Opening is the group that the commands are of.
@@ -131,14 +132,23 @@ func (s *Commands) readApplied(q *Queue, of Opening) error {
 }
 
 // Apply implements StateMachine. It gives the machine one batch for all entries, or two if it must look at
-// the state in between (sums).
+// the state in between (sums). A machine on disk also gets one batch if the group skips commands of an entry.
 func (s *Commands) Apply(entries []statemachine.Entry) error {
 	defer s.clear()
 	defer s.countSessions()
 	for i := range entries {
 		e := &entries[i]
+		if s.Options.Applied != nil && s.queue.Skips.Of(e.Position()) > 0 {
+			isDue := s.passBy(e)
+			s.queue.passBy(e.Position())
+			if err := s.end(e, isDue); err != nil {
+				return err
+			}
+			continue
+		}
 		h, command, err := session.Decode(e.Data)
 		if err != nil {
+			s.leaveEntry(e)
 			if before := s.Flush(); before != nil {
 				return before
 			}
@@ -173,17 +183,37 @@ func (s *Commands) Apply(entries []statemachine.Entry) error {
 		case h.HasMark:
 			s.table.Keep(nil) // the machine holds it, and its result is not known any more
 		}
-		if s.isDue(e, verdict) {
-			if n := len(s.batch); n > 0 && s.batch[n-1].Index == e.Index {
-				s.batch[n-1].EndsBatch = true
-			}
-			if err := s.Flush(); err != nil {
-				return err
-			}
-			s.checkpoint(e.Index, e.Index >= s.held)
+		if err := s.end(e, s.isDue(e, verdict)); err != nil {
+			return err
 		}
 	}
 	return s.Flush()
+}
+
+// end takes the checkpoint that is due after a command, if one is.
+func (s *Commands) end(e *statemachine.Entry, isDue bool) error {
+	if !isDue {
+		return nil
+	}
+	if n := len(s.batch); n > 0 && s.batch[n-1].Index == e.Index {
+		s.batch[n-1].EndsBatch = true
+	}
+	if err := s.Flush(); err != nil {
+		return err
+	}
+	s.checkpoint(e.Index, e.Index >= s.held)
+	return nil
+}
+
+// leaveEntry takes the commands before one of the same entry, which halts the machine, out of the batch of a
+// machine on disk: it gets the whole entry, or nothing of it.
+func (s *Commands) leaveEntry(e *statemachine.Entry) {
+	n := len(s.batch)
+	for s.Options.Applied != nil && n > 0 && s.batch[n-1].Index == e.Index {
+		n--
+	}
+	clear(s.batch[n:])
+	s.batch, s.found = s.batch[:n], min(s.found, n)
 }
 
 // isDue sums a command up, and reports whether a checkpoint is due after it. The commands of one entry have
@@ -281,6 +311,7 @@ func (s *Commands) Flush() error {
 	s.findCallers()
 	defer s.clear()
 	if len(s.batch) == 0 {
+		s.keepResults()
 		return nil
 	}
 	if err := s.applyBatch(); err != nil {
@@ -293,19 +324,33 @@ func (s *Commands) Flush() error {
 	}
 	switch {
 	case s.Options.KeepResults:
-		for i := range s.batch {
-			c := &s.batch[i]
-			s.sums.Result(c.Result)
-			if c.Number > 0 {
-				s.table.Keep(c.Result)
-			}
-		}
+		s.keepResults()
 	case resultForm(&s.Options) != "":
 		for i := range s.batch {
 			s.sums.ResultSum(s.batch[i].ResultSum)
 		}
 	}
 	return nil
+}
+
+// keepResults gives the table the results of the batch. It gets them in the order of the commands, and none
+// for a command that is skipped.
+func (s *Commands) keepResults() {
+	unkept := s.unkept
+	for i := range len(s.batch) + 1 {
+		for ; len(unkept) > 0 && unkept[0] == i; unkept = unkept[1:] {
+			s.table.Keep(nil)
+		}
+		if i == len(s.batch) {
+			break
+		}
+		c := &s.batch[i]
+		s.sums.Result(c.Result)
+		if c.Number > 0 {
+			s.table.Keep(c.Result)
+		}
+	}
+	s.unkept = s.unkept[:0]
 }
 
 // resultForm names the form in which members compare results; "": they do not.
@@ -328,7 +373,7 @@ func (s *Commands) applyBatch() error {
 // clear empties the scratch.
 func (s *Commands) clear() {
 	clear(s.batch)
-	s.batch, s.found = s.batch[:0], 0
+	s.batch, s.found, s.unkept = s.batch[:0], 0, s.unkept[:0]
 }
 
 // Why the table of sessions refuses a command.

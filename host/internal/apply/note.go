@@ -51,7 +51,7 @@ func (q *Queue) OpenNote(snapshot, committed uint64) (uint64, error) {
 	case q.note.Version != noteVersion:
 		return 0, fmt.Errorf("millrace: %s has version %d, this program supports only version %d; start the program that wrote it", path, q.note.Version, noteVersion)
 	}
-	if m, ok := q.Machine.(*Commands); ok && m.Options.Applied != nil {
+	if q.isOnDisk() {
 		for _, at := range q.note.Passed {
 			if at.Index > snapshot && !slices.Contains(q.passed, at) {
 				q.passed = append(q.passed, at)

@@ -51,6 +51,7 @@ type Queue struct {
 	// Owned by the lane that works on it.
 	work      []raftpb.Message // taken, and not finished
 	workBytes int64
+	answers   []raftpb.Message // scratch: of what the round has finished
 	failed    bool
 	short     bool // what it was to read could not be opened: Retry
 
@@ -61,7 +62,8 @@ type Queue struct {
 
 	// Owned by the lane.
 	loan       *arena.Loan    // of the log, while the machine is called; nil: the machine may keep what it is given
-	borrowed   []raftpb.Entry // scratch: the entries of the loan
+	lends      lender         // the log, if it is one
+	borrowed   []raftpb.Entry // scratch: what was read from it
 	note       noteText       // note.go
 	rebuilt    rebuildPurpose // for which the machine was made again last, or could not be (rebuild.go)
 	noteFailed bool           // it is not on the disk
@@ -88,13 +90,16 @@ type Settings struct {
 
 // Log is the log of the group.
 type Log interface {
+	FirstIndex() uint64
 	LastIndex() uint64
+	Term(index uint64) (uint64, error)
 	// Recent returns entries that are in memory, and Entries all.
 	Recent(lo, hi, maxBytes uint64) (entries []raftpb.Entry, ok bool)
 	Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error)
 }
 
-// lender is a Log that lends entries: Recent, whose data may be valid only as long as the loan.
+// lender is a Log that lends entries: Recent, whose data may be valid only as long as the loan. Without a
+// loan, data is what Recent returns, and only the array of entries is the caller's.
 type lender interface {
 	Borrow(lo, hi, maxBytes uint64, loan *arena.Loan, into []raftpb.Entry) (entries []raftpb.Entry, ok bool)
 }
@@ -111,7 +116,7 @@ type Member interface {
 	// Between runs what must run while the machine is not called: it locks calling meanwhile.
 	Between(calling sync.Locker)
 	// Counted says that the machine has got entries, and Done which answers the core gets for what is applied
-	// through an entry; 0: the machine is halted.
+	// through an entry; 0: the machine is halted. The lane uses the array of answers again.
 	Counted(entries []raftpb.Entry)
 	Done(through uint64, answers []raftpb.Message)
 	// Suspend says that the machine has halted, and Resume that it works again. Want asks the next turn to
@@ -131,6 +136,7 @@ type Member interface {
 // New returns the queue of a group.
 func New(of Member, s Settings) *Queue {
 	q := &Queue{Settings: s, member: of}
+	q.lends, _ = s.Log.(lender)
 	if q.borrows() {
 		q.loan = arena.NewLoan(s.Blocks)
 	}
@@ -139,6 +145,9 @@ func New(of Member, s Settings) *Queue {
 	}
 	return q
 }
+
+// Borrows reports whether the machine keeps nothing of what it applies, and gets all of that from the log.
+func (q *Queue) Borrows() bool { return q.loan != nil && q.Hook == nil }
 
 // borrows reports whether the machine keeps nothing of a command, and the log lends.
 func (q *Queue) borrows() bool {
@@ -232,15 +241,15 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 			return err
 		}
 		for commands := q.unpacked; len(commands) > 0; {
-			if q.Skips.Of(commands[0].Position()) > 0 {
+			if !q.isOnDisk() && q.Skips.Of(commands[0].Position()) > 0 {
 				with = commands[:1:1]
 				q.skip(&commands[0])
 				commands = commands[1:]
 				continue
 			}
 			m := q.together(commands)
-			with = commands[:m:m]
-			if err := q.Machine.Apply(with); err != nil {
+			with = q.notSkipped(commands[:m:m])
+			if err := q.Machine.Apply(commands[:m:m]); err != nil {
 				returned = true
 				if at, ok := err.(*WaitingForObject); ok {
 					q.countApplied(entries[:at.Index-entries[0].Index])
@@ -306,16 +315,38 @@ func (q *Queue) unpack(rest []raftpb.Entry) (n int, bad error) {
 	return n, nil
 }
 
-// together returns how many of the first commands are one call of the machine, at least one.
+// together returns how many of the first commands are one call of the machine, at least one. A machine that
+// keeps its state on disk gets all commands with one index in one call: Commands passes those by that the
+// group skips.
 func (q *Queue) together(commands []statemachine.Entry) (n int) {
-	m, _ := q.Machine.(*Commands)
-	for n < len(commands) && (n == 0 || q.Skips.Of(commands[n].Position()) == 0) {
-		if c := &commands[n]; n > 0 && (q.isSuspect(c.Index) || q.isSuspect(commands[n-1].Index)) && (c.Pos == 0 || m == nil || m.Options.Applied == nil) {
+	onDisk := q.isOnDisk()
+	for n < len(commands) && (n == 0 || onDisk || q.Skips.Of(commands[n].Position()) == 0) {
+		if c := &commands[n]; n > 0 && (q.isSuspect(c.Index) || q.isSuspect(commands[n-1].Index)) && (c.Pos == 0 || !onDisk) {
 			return n
 		}
 		n++
 	}
 	return n
+}
+
+// notSkipped returns commands without those at both ends that the group skips, or all if it skips them all.
+func (q *Queue) notSkipped(commands []statemachine.Entry) []statemachine.Entry {
+	is := func(e statemachine.Entry) bool { return q.Skips.Of(e.Position()) == 0 }
+	first := slices.IndexFunc(commands, is)
+	if first < 0 || !q.Skips.Any() {
+		return commands
+	}
+	last := len(commands) - 1
+	for !is(commands[last]) {
+		last--
+	}
+	return commands[first : last+1 : last+1]
+}
+
+// isOnDisk reports whether the machine keeps its state on disk, so that an index alone says what it has.
+func (q *Queue) isOnDisk() bool {
+	m, ok := q.Machine.(*Commands)
+	return ok && m.Options.Applied != nil
 }
 
 // applyOwn does what an entry means for the machine that the machine is not given.

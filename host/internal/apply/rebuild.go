@@ -36,8 +36,8 @@ func (q *Queue) rebuild() (works bool) {
 		return false
 	}
 	purpose := rebuildPurpose{at: h.At()}
-	if at, known := h.Command(); known {
-		if purpose.by = q.Skips.Of(at); purpose.by == 0 {
+	if _, known := h.Command(); known || h.Undivided {
+		if purpose.by = q.Skips.within(h, q.passed); purpose.by == 0 {
 			return false
 		}
 		if h.Skipped == 0 {
@@ -52,6 +52,12 @@ func (q *Queue) rebuild() (works bool) {
 	q.rebuilt = purpose
 	restore, name := q.member.Snapshot()
 	if restore == nil || !q.canRebuild() {
+		return false
+	}
+	if had := q.Position(); had.Index > q.rebuildTo && !q.holds(had) {
+		q.rebuilt = rebuildPurpose{} // a volatile machine has had what the log has not yet
+		q.unanswered.Store(had.Index)
+		q.member.Want()
 		return false
 	}
 	if err := q.rebuildFrom(restore); err != nil {
@@ -73,8 +79,8 @@ func (q *Queue) rebuild() (works bool) {
 
 // canRebuild reports whether the machine can begin from a snapshot in this life.
 func (q *Queue) canRebuild() bool {
-	m, ok := q.Machine.(*Commands)
-	return ok && m.Options.Applied == nil && q.Hook == nil
+	_, ok := q.Machine.(*Commands)
+	return ok && !q.isOnDisk() && q.Hook == nil
 }
 
 // rebuildFrom restores a snapshot and applies what was applied behind it.

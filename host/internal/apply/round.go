@@ -33,27 +33,19 @@ func (q *Queue) Round(maxBytes int64) (left bool) {
 	if len(q.work) == 0 {
 		q.runDrained()
 	}
-	answers, done, err := q.applyWork(maxBytes)
+	done, err := q.applyWork(maxBytes)
 	if done > 0 {
 		storeMax(&q.applied, LastIndex(&q.work[done-1])) // what a halted machine had left may be behind a snapshot that was installed
-		q.member.Done(LastIndex(&q.work[done-1]), answers)
+		q.member.Done(LastIndex(&q.work[done-1]), q.answers)
 	}
+	q.forgetAnswers()
 	clear(q.work[:done])
 	if q.work = q.work[done:]; len(q.work) == 0 {
 		q.Hold(-q.workBytes)
 		q.work, q.workBytes = nil, 0
 	}
-	if short := (retried{}); errors.As(err, &short) {
-		q.short = true
-		q.retry(short.error)
-		return false
-	}
-	if halted := (*outcome.HaltedError)(nil); errors.As(err, &halted) {
-		q.halt(halted)
-		return false
-	} else if err != nil {
-		q.failed = true
-		q.member.Fail(err)
+	if err != nil {
+		q.stopFor(err)
 		return false
 	}
 	if q.WaitsAt() > 0 {
@@ -62,16 +54,33 @@ func (q *Queue) Round(maxBytes int64) (left bool) {
 	return len(q.work) > 0 || q.drained.Load() != nil // what waits for the end of all this is next
 }
 
-// applyWork applies messages of the core in order, and returns the answers of those that it has finished. A
+// stopFor acts on what has ended a round: it is tried again, or the machine is halted, or the group has
+// failed.
+func (q *Queue) stopFor(err error) {
+	if short := (retried{}); errors.As(err, &short) {
+		q.short = true
+		q.retry(short.error)
+		return
+	}
+	if halted := (*outcome.HaltedError)(nil); errors.As(err, &halted) {
+		q.halt(halted)
+		return
+	}
+	q.failed = true
+	q.member.Fail(err)
+}
+
+// applyWork applies messages of the core in order, and collects the answers of those that it has finished. A
 // message has entries, or names a range of them that is in the log. Entries that follow one another, in
 // several messages, are one call of the state machine.
-func (q *Queue) applyWork(maxBytes int64) (answers []raftpb.Message, done int, err error) {
+func (q *Queue) applyWork(maxBytes int64) (done int, err error) {
+	q.forgetAnswers() // of a round whose goroutine the machine has ended
 	var waits *WaitingForObject
 	defer func() { q.Park(waits) }()
 	defer q.giveBack() // if the machine ends its goroutine
 	for bytes := int64(0); done < len(q.work) && bytes < maxBytes && waits == nil; {
 		if m, has := &q.work[done], q.through.Load(); LastIndex(m) <= has {
-			answers = append(answers, m.Responses...) // a snapshot was restored that has its effect
+			q.answers = append(q.answers, m.Responses...) // a snapshot was restored that has its effect
 			done++
 			continue
 		} else {
@@ -87,18 +96,26 @@ func (q *Queue) applyWork(maxBytes int64) (answers []raftpb.Message, done int, e
 			last = at.Index - 1
 			waits = at
 		} else if err != nil {
-			return answers, done, err
+			return done, err
 		}
 		bytes += size
 		for done < len(q.work) && LastIndex(&q.work[done]) <= last {
-			answers = append(answers, q.work[done].Responses...)
+			q.answers = append(q.answers, q.work[done].Responses...)
 			done++
 		}
 		if done < len(q.work) {
 			leaveRest(&q.work[done], last)
 		}
 	}
-	return answers, done, nil
+	return done, nil
+}
+
+// forgetAnswers empties the scratch. The group has copied what it was given.
+func (q *Queue) forgetAnswers() {
+	clear(q.answers)
+	if q.answers = q.answers[:0]; cap(q.answers) > maxUnpacked {
+		q.answers = nil
+	}
 }
 
 // leaveRest makes a message hand out only what is behind an entry.
@@ -121,10 +138,10 @@ func (q *Queue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.En
 			through = work[i].Commit
 		}
 		entries, err := q.read(first.Index+1, through+1, maxBytes)
-		if vfs.IsShort(err) {
-			return nil, 0, retried{err}
-		}
 		if err != nil {
+			if vfs.IsShort(err) {
+				return nil, 0, retried{err}
+			}
 			return nil, 0, fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied: %w", first.Index+1, through, q.Group, err)
 		}
 		return entries, entries[len(entries)-1].Index, nil
@@ -146,8 +163,8 @@ func (q *Queue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.En
 // read returns entries of the log, at least one, about maxBytes at most. They are valid until giveBack.
 func (q *Queue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error) {
 	most := uint64(min(max(maxBytes, 1), storage.MaxReadBytes))
-	if q.loan != nil && q.Hook == nil {
-		if entries, ok := q.Log.(lender).Borrow(lo, hi, most, q.loan, q.borrowed[:0]); ok {
+	if q.lends != nil && q.Hook == nil {
+		if entries, ok := q.lends.Borrow(lo, hi, most, q.loan, q.borrowed[:0]); ok {
 			q.borrowed = entries
 			return entries, nil
 		}
@@ -161,10 +178,9 @@ func (q *Queue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error) {
 
 // giveBack ends the loan of what read has returned.
 func (q *Queue) giveBack() {
-	if q.loan == nil {
-		return
+	if q.loan != nil {
+		q.loan.Return()
 	}
-	q.loan.Return()
 	clear(q.borrowed)
 	if q.borrowed = q.borrowed[:0]; cap(q.borrowed) > maxUnpacked {
 		q.borrowed = nil

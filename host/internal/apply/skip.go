@@ -36,25 +36,28 @@ func (q *Queue) checkSkip(e *raftpb.Entry) *outcome.HaltedError {
 
 // skip passes a command by that the group skips. What is in front of it is applied.
 func (q *Queue) skip(e *statemachine.Entry) {
-	at := e.Position()
 	if m, ok := q.Machine.(*Commands); ok {
 		m.skip(e)
-		if m.Options.Applied != nil && e.Index <= m.held && !slices.Contains(q.passed, at) {
-			return // the machine holds its effect, from an earlier life: checkSkip says so
-		}
 	}
-	if !slices.Contains(q.passed, at) {
-		q.passed = append(q.passed, at)
-		slices.SortFunc(q.passed, raftpb.Position.Compare)
-		q.passed = q.passed[max(0, len(q.passed)-entry.MaxSkips):]
+	q.passBy(e.Position())
+}
+
+// passBy notes that the machine is not given a command. A machine on disk may hold its effect, from an
+// earlier life: then checkSkip says so.
+func (q *Queue) passBy(at raftpb.Position) {
+	if m, ok := q.Machine.(*Commands); slices.Contains(q.passed, at) || ok && m.Options.Applied != nil && at.Index <= m.held {
+		return
 	}
+	q.passed = append(q.passed, at)
+	slices.SortFunc(q.passed, raftpb.Position.Compare)
+	q.passed = q.passed[max(0, len(q.passed)-entry.MaxSkips):]
 }
 
 // prepareSkips notes durably which of some commands a machine with its state on disk is not given, before it
 // is given any.
 func (q *Queue) prepareSkips(commands []statemachine.Entry) error {
-	m, ok := q.Machine.(*Commands)
-	if !ok || m.Options.Applied == nil || !q.Skips.Any() {
+	m, _ := q.Machine.(*Commands)
+	if !q.isOnDisk() || !q.Skips.Any() {
 		return nil
 	}
 	for i := range commands {
@@ -71,23 +74,31 @@ func (q *Queue) prepareSkips(commands []statemachine.Entry) error {
 	return nil
 }
 
-// skip takes a command as one that has no effect. The log time and its session go on: a copy of the command,
-// under the same number, is not applied either.
+// skip takes a command as one that has no effect, outside a batch.
 func (s *Commands) skip(e *statemachine.Entry) {
+	isDue := s.passBy(e)
+	if s.keepResults(); isDue {
+		s.checkpoint(e.Index, e.Index >= s.held)
+	}
+}
+
+// passBy ends the call of a command that has no effect, and reports whether a checkpoint is due after it. The
+// log time and its session go on: a copy of the command, under the same number, is not applied either.
+func (s *Commands) passBy(e *statemachine.Entry) (isDue bool) {
 	h, _, err := session.Decode(e.Data)
 	if err != nil {
-		return // no member can read it, so no call waits for it
+		return false // no member can read it, so no call waits for it
 	}
 	if h.HasStamp {
 		s.queue.Time.Observe(s.table.Advance(h.Stamp), s.Now())
 	}
 	if h.HasMark {
 		if verdict, _ := s.table.Apply(h.Mark, e.Position(), e.Term); verdict == session.Fresh {
-			s.table.Refuse(h.Mark)
+			s.table.MarkRefused(h.Mark)
+			s.unkept = append(s.unkept, len(s.batch))
 		}
 	}
+	s.findCallers() // in the order of the log
 	s.Callers.RefuseApplied(e.Position(), e.Term, h.Mark, outcome.ErrSkipped)
-	if s.isDue(e, session.Fresh) {
-		s.checkpoint(e.Index, e.Index >= s.held)
-	}
+	return s.isDue(e, session.Fresh)
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -34,6 +35,21 @@ func (s *Skips) Of(at raftpb.Position) (by uint64) {
 		return (*ordered)[i].by
 	}
 	return 0
+}
+
+// within returns the entry that skips a command which may have halted the machine, apart from those that the
+// machine was not given, or 0.
+func (s *Skips) within(h *outcome.HaltedError, passed []raftpb.Position) (by uint64) {
+	ordered := s.ordered.Load()
+	if ordered == nil {
+		return 0
+	}
+	for _, o := range *ordered {
+		if h.MayBe(o.at) && !slices.Contains(passed, o.at) {
+			by = max(by, o.by)
+		}
+	}
+	return by
 }
 
 // IsOpen reports whether an entry behind index skips a command at or in front of it.

@@ -213,6 +213,7 @@ type Halt struct {
 	Since   int64
 	At      string // which command
 	One     bool   // it is known which
+	Whole   bool   // they are one entry, so no start tells which
 	Err     error
 	Skipped bool // the group has decided to skip it
 	Stays   bool // no entry of the log helps

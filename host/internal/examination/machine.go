@@ -18,7 +18,9 @@ func (e *examination) findHalted() {
 	switch {
 	case h.Stays:
 		fix = "replace this member: millrace members plan DIR replace ID, with an empty directory"
-	case !h.One:
+	case h.Whole && !h.Skipped:
+		fix = "read the error: the machine keeps its state on disk and gets these commands, one entry, in one call, so no start tells which it is; start all members with a program that can apply it, or whose machine names it (CommandError), or skip the one that you find at fault"
+	case !h.One && !h.Whole:
 		fix = "start this host again: it applies these commands one at a time, and says which it is"
 	case h.Skipped:
 		fix = "start this host again: the command is skipped, and this machine can begin from nothing only at a start"

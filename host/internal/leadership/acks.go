@@ -35,6 +35,7 @@ func (a *Acks) Since(id uint64, since int64) bool {
 // Core is what is read of a core: raft.RawNode.
 type Core interface {
 	BasicStatus() raft.BasicStatus
+	Leadership() (term, lead uint64, role raft.StateType)
 	WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress))
 }
 

@@ -67,7 +67,10 @@ func (l *Leader) Open(s Settings, t Turn) { l.settings, l.turn = s, t }
 // Acknowledged records that a member acknowledged an append of this term. A late one of an earlier term says
 // nothing about the member's disk now.
 func (l *Leader) Acknowledged(m *raftpb.Message) {
-	if m.Type != raftpb.MsgAppResp || m.Reject || m.Index == 0 || m.Term != l.turn.Core().BasicStatus().Term {
+	if m.Type != raftpb.MsgAppResp || m.Reject || m.Index == 0 {
+		return
+	}
+	if term, _, _ := l.turn.Core().Leadership(); m.Term != term {
 		return
 	}
 	l.acks.Record(m.From, l.turn.Ticks())

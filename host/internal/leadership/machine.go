@@ -93,7 +93,7 @@ func (s *stuckMachine) end() { s.goal, s.ahead = 0, nil }
 // of a turn, which may have handed something to the state machine.
 func (l *Leader) Due() int64 {
 	s := &l.machine
-	if l.turn.Core().BasicStatus().RaftState != raft.StateLeader {
+	if _, _, role := l.turn.Core().Leadership(); role != raft.StateLeader {
 		return turn.Never
 	}
 	l.observeMachine(l.turn.Ticks())

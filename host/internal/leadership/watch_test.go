@@ -20,6 +20,9 @@ type scripted struct {
 }
 
 func (c *scripted) BasicStatus() raft.BasicStatus { return c.status }
+func (c *scripted) Leadership() (term, lead uint64, role raft.StateType) {
+	return c.status.Term, c.status.Lead, c.status.RaftState
+}
 
 func (c *scripted) WithProgress(visit func(id uint64, kind raft.ProgressType, pr tracker.Progress)) {
 	for id := range uint64(10) {

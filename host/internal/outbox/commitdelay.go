@@ -24,8 +24,9 @@ type CommitDelay struct {
 }
 
 // Step ends a turn's sending: it sends what was held back for long enough, and makes a later turn send the
-// rest. It reports whether that is the next turn before long, since other groups wait (crowded).
-func (h *CommitDelay) Step(o *Batches, crowded bool) (again bool) {
+// rest. It reports whether that is the next turn before long, since other groups wait (crowded). It reads
+// the clock if it must.
+func (h *CommitDelay) Step(o *Batches, crowded bool, clock func() time.Duration) (again bool) {
 	if !o.Holding() {
 		if h.since != 0 {
 			h.since = 0
@@ -33,7 +34,7 @@ func (h *CommitDelay) Step(o *Batches, crowded bool) (again bool) {
 		}
 		return false
 	}
-	now := h.Alarm.Clock.Now()
+	now := clock()
 	if h.since == 0 {
 		h.since = max(now, 1)
 	}

@@ -36,11 +36,11 @@ func TestCommitIndexIsDelayed(t *testing.T) {
 	o, d := Batches{To: out, HoldEmpty: true}, CommitDelay{Alarm: sched.Alarm{Clock: c, Wake: func() { wakes++ }}}
 	o.Enqueue(1, commit(4))
 	o.Flush()
-	if d.Step(&o, false) || len(out.sent) > 0 || c.at != c.now+maxHold {
+	if d.Step(&o, false, c.Now) || len(out.sent) > 0 || c.at != c.now+maxHold {
 		t.Fatalf("%d messages were sent, and the timer is set to %v", len(out.sent), c.at)
 	}
 	c.fire()
-	if d.Step(&o, false); wakes != 1 || len(out.sent) != 1 || out.sent[0].Commit != 4 || c.at != 0 {
+	if d.Step(&o, false, c.Now); wakes != 1 || len(out.sent) != 1 || out.sent[0].Commit != 4 || c.at != 0 {
 		t.Errorf("%d wakes, sent %v, the timer is set to %v", wakes, out.sent, c.at)
 	}
 }
@@ -52,10 +52,10 @@ func TestEntriesCarryTheCommitIndex(t *testing.T) {
 		c, out, wakes := &clock{now: time.Second}, &record{}, 0
 		o, d := Batches{To: out, HoldEmpty: true}, CommitDelay{Alarm: sched.Alarm{Clock: c, Wake: func() { wakes++ }}}
 		o.Enqueue(1, commit(4))
-		d.Step(&o, false)
+		d.Step(&o, false, c.Now)
 		o.Enqueue(1, entries(5))
 		o.Flush()
-		d.Step(&o, false)
+		d.Step(&o, false, c.Now)
 		if len(out.sent) != 1 || out.sent[0].Commit != 5 {
 			t.Fatalf("sent %v, want the entries only", out.sent)
 		}
@@ -63,7 +63,7 @@ func TestEntriesCarryTheCommitIndex(t *testing.T) {
 		if later {
 			c.now += maxHold / 2
 			o.Enqueue(1, commit(6))
-			d.Step(&o, false)
+			d.Step(&o, false, c.Now)
 		}
 		c.fire()
 		if wakes != 0 || c.now != at || later != (c.at == at+maxHold/2) {
@@ -77,11 +77,11 @@ func TestCrowdedGroupSetsNoTimer(t *testing.T) {
 	c, out := &clock{now: time.Second}, &record{}
 	o, d := Batches{To: out, HoldEmpty: true}, CommitDelay{Alarm: sched.Alarm{Clock: c}}
 	o.Enqueue(1, commit(4))
-	if again := d.Step(&o, true); !again || c.at != 0 || len(out.sent) > 0 {
+	if again := d.Step(&o, true, c.Now); !again || c.at != 0 || len(out.sent) > 0 {
 		t.Errorf("again %t, sent %v, the timer is set to %v", again, out.sent, c.at)
 	}
 	c.now += maxHold
-	if again := d.Step(&o, true); again || len(out.sent) != 1 {
+	if again := d.Step(&o, true, c.Now); again || len(out.sent) != 1 {
 		t.Errorf("after the delay: again %t, sent %v", again, out.sent)
 	}
 }

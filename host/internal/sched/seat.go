@@ -5,8 +5,8 @@ import "time"
 // Turner is a group as its shard sees it.
 type Turner interface {
 	// Begin takes what the next turn works on. It is called with the lock of the shard (Shard.Guard), as the
-	// turn begins, in place of a lock of its own.
-	Begin(crowded bool)
+	// turn begins, in place of a lock of its own. now is the time by the clock: a turn need not read it.
+	Begin(now time.Duration, crowded bool)
 	// Turn runs one turn. It reports whether the group must run again, and at which tick it must run in any
 	// case. crowded means that other groups wait. What the turn sends may go to out, until the worker
 	// flushes.

@@ -25,7 +25,7 @@ type aGroup struct {
 	yes     int64 // the tick until which it sleeps if the answer is yes
 }
 
-func (g *aGroup) Begin(bool) { g.taken, g.given = g.taken+g.given, 0 }
+func (g *aGroup) Begin(time.Duration, bool) { g.taken, g.given = g.taken+g.given, 0 }
 
 func (g *aGroup) Turn(at Time, crowded bool, out Outbox) (again bool, due int64) {
 	g.turns++

@@ -119,7 +119,7 @@ func (w *Worker) Begin() (seat *Seat, at Time, crowded bool) {
 	}
 	w.phase.Store(free)
 	crowded = s.urgent.n+s.others.n > 0
-	seat.turner.Begin(crowded)
+	seat.turner.Begin(w.since, crowded)
 	return seat, s.now(), crowded
 }
 

@@ -24,8 +24,10 @@ type Duty[C any] struct {
 	// Due returns the tick at which a turn must come if nothing else happens. It may be nil: the duty has no
 	// time of its own. One with a time is wanted on Tick, or again until then.
 	Due func(C) (tick int64)
-	// Fixed says that only a turn moves that tick. A group that sleeps may not hear instead that its leader
-	// lives.
+	// Moves says that the tick may change although Step is not called, and nothing else has changed.
+	Moves bool
+	// Fixed says that only a turn, by Step, moves that tick. A group that sleeps may not hear instead that its
+	// leader lives.
 	Fixed bool
 }
 
@@ -61,8 +63,9 @@ func Of(place int) Set { return 1 << place }
 
 // Wanted says which duties of one group a turn must call. Its zero value wants none.
 type Wanted struct {
-	came atomic.Uint64 // since the turn looked
-	set  Set           // owned by the turn
+	came  atomic.Uint64 // since the turn looked
+	set   Set           // owned by the turn
+	rests bool          // owned by the turn: no duty has a time, apart from those whose time moves
 }
 
 // Want makes the next step of a table call duties. Callers leave the input first, want then, and wake the
@@ -90,6 +93,8 @@ type Table[C any] struct {
 	changed func(C) bool // since the last call
 	at      [points]Set
 	on      [Tick | Change + 1]Set
+	due     []func(C) (tick int64) // except those
+	moving  []func(C) (tick int64) // that move
 	fixed   []func(C) (tick int64)
 }
 
@@ -99,6 +104,12 @@ func NewTable[C any](changed func(C) bool, duties ...Duty[C]) *Table[C] {
 	t := &Table[C]{duties: duties, changed: changed}
 	for i, d := range duties {
 		t.at[d.At] |= Of(i)
+		switch {
+		case d.Moves:
+			t.moving = append(t.moving, d.Due)
+		case d.Due != nil:
+			t.due = append(t.due, d.Due)
+		}
 		if d.Fixed {
 			t.fixed = append(t.fixed, d.Due)
 		}
@@ -133,6 +144,7 @@ type Watch struct {
 func (t *Table[C]) Step(c C, at Point, w *Wanted, watch *Watch) {
 	if t.changed(c) {
 		w.set |= t.on[Change]
+		w.rests = false
 	}
 	left := t.at[at] // of the point, behind the duty that was called last
 	for {
@@ -152,25 +164,34 @@ func (t *Table[C]) Step(c C, at Point, w *Wanted, watch *Watch) {
 		if t.duties[i].Step(c) {
 			w.set |= Of(i)
 		}
+		w.rests = false
 		if t.changed(c) {
 			w.set |= t.on[Change]
 		}
 	}
 }
 
-// Due returns the tick at which the first duty is due.
-func (t *Table[C]) Due(c C) int64 {
+// Due returns the tick at which the first duty is due. If none has a time, they are asked again after one of
+// them was called. So a turn that calls no duty does not look at the state of all of them.
+func (t *Table[C]) Due(c C, w *Wanted) int64 {
 	due := Never
-	for i := range t.duties {
-		if d := t.duties[i].Due; d != nil {
+	if !w.rests || w.came.Load() != 0 {
+		for _, d := range t.due {
 			due = min(due, d(c))
 		}
+		w.rests = due == Never
+	}
+	for _, d := range t.moving {
+		due = min(due, d(c))
 	}
 	return due
 }
 
 // HasFixed reports whether a duty is due at some tick that only a turn moves.
-func (t *Table[C]) HasFixed(c C) bool {
+func (t *Table[C]) HasFixed(c C, w *Wanted) bool {
+	if w.rests {
+		return false
+	}
 	for _, due := range t.fixed {
 		if due(c) != Never {
 			return true

@@ -98,10 +98,10 @@ func TestWatch(t *testing.T) {
 func TestDue(t *testing.T) {
 	due := func(tick int64) func(int) int64 { return func(int) int64 { return tick } }
 	table := turn.NewTable(func(int) bool { return false }, turn.Duty[int]{Due: due(9)}, turn.Duty[int]{}, turn.Duty[int]{Due: due(7)})
-	if due := table.Due(0); due != 7 {
+	if due := table.Due(0, &turn.Wanted{}); due != 7 {
 		t.Errorf("due at %d, want 7", due)
 	}
-	if due := turn.NewTable(func(int) bool { return false }, turn.Duty[int]{}).Due(0); due != turn.Never {
+	if due := turn.NewTable(func(int) bool { return false }, turn.Duty[int]{}).Due(0, &turn.Wanted{}); due != turn.Never {
 		t.Errorf("due at %d, want never", due)
 	}
 }
@@ -112,10 +112,51 @@ func TestHasFixed(t *testing.T) {
 	due := func(int) int64 { return at }
 	never := func(int) bool { return false }
 	table := turn.NewTable(never, turn.Duty[int]{Due: func(int) int64 { return 3 }}, turn.Duty[int]{Due: due, Fixed: true})
-	if table.HasFixed(0) {
+	if table.HasFixed(0, &turn.Wanted{}) {
 		t.Error("fixed, and never due")
 	}
-	if at = 5; !table.HasFixed(0) {
+	if at = 5; !table.HasFixed(0, &turn.Wanted{}) {
 		t.Error("not fixed, and due at 5")
+	}
+}
+
+// A turn that calls no duty asks none for its time, except those whose time moves by itself. One that has a
+// time is asked in each turn, as its time may be counted from now.
+func TestDutiesThatHaveNoTimeAreNotAsked(t *testing.T) {
+	asked, moved, at := 0, 0, turn.Never
+	changed, again := false, false
+	table := turn.NewTable(func(int) bool { was := changed; changed = false; return was },
+		turn.Duty[int]{Step: func(int) bool { return again }, Due: func(int) int64 { asked++; return at }, Fixed: true},
+		turn.Duty[int]{Step: func(int) bool { return false }, Due: func(int) int64 { moved++; return 9 }, Moves: true})
+	w := &turn.Wanted{}
+	run := func(why string, want int) {
+		t.Helper()
+		table.Step(0, turn.BeforeTime, w, &turn.Watch{})
+		asked, moved = 0, 0
+		if due := table.Due(0, w); due != min(at, 9) || asked != want || moved != 1 {
+			t.Errorf("%s: due at %d; asked %d times, and the one that moves %d times; want %d and 1", why, due, asked, moved, want)
+		}
+		if asked == 0 && table.HasFixed(0, w) != (at != turn.Never) {
+			t.Errorf("%s: it has a fixed time: %t", why, at == turn.Never)
+		}
+	}
+	run("the first turn", 1)
+	run("nothing was called", 0)
+	changed = true
+	run("a change", 1)
+	run("nothing was called", 0)
+	w.Want(turn.Of(0))
+	run("it was called", 1)
+	run("nothing was called", 0)
+	table.Step(0, turn.BeforeTime, w, &turn.Watch{})
+	w.Want(turn.Of(1)) // behind its point, in the same turn
+	if asked = 0; table.Due(0, w) != 9 || asked != 1 {
+		t.Errorf("asked %d times while an input waits, want 1", asked)
+	}
+	at = 5
+	run("it has a time", 1)
+	run("it still has one", 1)
+	if !table.HasFixed(0, w) {
+		t.Error("a fixed time is not seen")
 	}
 }
