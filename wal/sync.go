@@ -36,14 +36,15 @@ type flusher struct {
 	touched  []*Group   // groups appended to since the last flush was captured
 	waiting  waiting    // appends since then
 	inFlight int        // flushes captured and not completed
-	spare    []captured // memory of a completed flush, for the next
+	spare    []captured // memory of a completed flush, for the next,
+	done     *Flush     // and the flush itself; nil: there is none
 
 	due      atomic.Bool // for the helper, in ModeUnsafeInterval; no lock
 	interval env.Timer   // sets due; nil in other modes
 }
 
 // Flush is what TakeSync captured. Call Wait and then Complete, once each. Flushes may be completed in any
-// order.
+// order. After Complete the log uses the value for a later flush.
 type Flush struct {
 	log     *Log
 	tail    *segment
@@ -128,7 +129,11 @@ func (l *Log) count(bytes int64, entries int) {
 
 // capture returns a flush of everything written, or nil if all of that is durable. mu is held.
 func (l *Log) capture() *Flush {
-	f := &Flush{log: l, tail: l.tail.seg, target: position{segment: l.tail.seg.id, off: l.tail.seg.end}, entries: l.flusher.waiting.entries, taken: l.opts.Clock.Now()}
+	f := l.flusher.done
+	if l.flusher.done = nil; f == nil {
+		f = new(Flush)
+	}
+	*f = Flush{log: l, tail: l.tail.seg, target: position{segment: l.tail.seg.id, off: l.tail.seg.end}, entries: l.flusher.waiting.entries, taken: l.opts.Clock.Now()}
 	f.groups, l.flusher.spare = l.flusher.spare[:0], nil
 	for _, g := range l.flusher.touched {
 		g.touched = false
@@ -196,6 +201,7 @@ func (f *Flush) Complete() (more bool, err error) {
 		l.scheduleWatermark()
 	}
 	l.flusher.spare, f.groups = f.groups, nil
+	f.log, f.tail, l.flusher.done = nil, nil, f
 	return l.flusher.waiting.appends > 0, l.failure()
 }
 

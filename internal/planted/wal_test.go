@@ -5,6 +5,8 @@ package planted_test
 // them; TestEachApplies says which did not.
 var walBugs = []bug{
 	// Making, recycling and removing segments.
+	{name: "flush_reused_under_way", what: "a flush is used for another one before it is completed", found: labTest, edits: []edit{{"wal/sync.go",
+		`	if l.flusher.done = nil; f == nil {`, `	if f == nil {`}}},
 	{name: "read_place_of_any_run", what: "a reader of the cache goes on where another run of its group was read", found: "TestReaderGoesOnWhereItStopped", edits: []edit{{"wal/read.go",
 		`	if p.run == r.at && p.index`, `	if p.index`}}},
 	{name: "create_name_not_synced", what: "a new segment counts before its name is durable", found: labTest, edits: []edit{{"wal/segment.go",

@@ -22,10 +22,10 @@ import (
 // lockers are the types whose methods take locks: those of package host, and of its parts with their package.
 var lockers = words(`
 	Taking
-	flightRecorder groupTable inbox
+	flightRecorder groupTable inbox intake
 	shutdown
 	signal
-	appendlane.Lane
+	appendlane.Lane appendlane.Queue
 	apply.Lane apply.Lanes apply.LogTime apply.Queue apply.Skips
 	bulk.Receiver bulk.Sender bulk.Transfers
 	divergence.Comparison
