@@ -219,7 +219,7 @@ func (n *Node[C, R]) SkipCommand(ctx context.Context, at Position) error {
 func (n *Node[C, R]) Explain() Diagnosis { return n.group.Explain() }
 
 // Metrics returns what this member has counted and measured, with every series, also those at zero. It never
-// waits. examples/promtext renders it for Prometheus.
+// waits. Package ops renders it for Prometheus.
 func (n *Node[C, R]) Metrics() GroupMetrics { return n.group.Metrics() }
 
 // TransferLeadership makes another member the leader, and returns when it leads: member to, or with 0 the one

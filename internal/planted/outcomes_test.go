@@ -67,7 +67,7 @@ var outcomeBugs = []bug{
 	q.delivery.Flush()`, `q.answer(w, 0, 0, Dropped) })`}}},
 	{name: "next_gets_the_tag", what: "an outcome of SubmitMany comes with the tag of the next command", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/internal/proposals/waiter.go",
 		`Tag: w.tag,`, `Tag: w.tag + 1,`}}},
-	{name: "places_are_lost", what: "SubmitMany keeps the places of commands that were not taken", in: "host", found: "TestSubmitManyWhenOverloaded", edits: []edit{{"host/completions.go",
+	{name: "places_are_lost", what: "SubmitMany keeps the places of commands that were not taken", in: "host", found: "TestSubmitManyWhenOverloaded", edits: []edit{{"host/submitmany.go",
 		`done.Cancel(begun - taken)`, `_ = begun`}}},
 	{name: "memory_is_taken_over", what: "Completions take over the memory that Take is given, and clear it though outcomes wait there", in: "internal/completion", found: "TestTheMemoryOfTakeIsTheCallers", edits: []edit{{"internal/completion/queue.go",
 		`	taken = append(reuse[:0], waiting...)
@@ -93,7 +93,7 @@ var outcomeBugs = []bug{
 		return taken, refused // a`}}},
 	{name: "taken_results_are_kept", what: "a command that hangs keeps the results of others alive that were taken", in: ".", found: "TestSubmitManyKeepsNoResults", edits: []edit{{"propose.go",
 		`	p.result = none // the pool`, `	_ = none // the pool`}}},
-	{name: "read_with_the_next_tag", what: "a read of SubmitRead comes with the tag of the next one", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/completions.go",
+	{name: "read_with_the_next_tag", what: "a read of SubmitRead comes with the tag of the next one", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/submitmany.go",
 		`outcome.Completion{Tag: r.tag, Read`, `outcome.Completion{Tag: r.tag + 1, Read`}}},
 	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/host.go",
 		`return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)`, `return h.network.frames.Add(1)`}}},

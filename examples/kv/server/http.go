@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/examples/promtext"
 )
 
 // What clients may ask for. Together the bounds limit the memory of changes under way: about 64 MiB.
@@ -26,9 +25,9 @@ const (
 // api answers HTTP on one host.
 type api struct {
 	id       uint64
-	http     map[uint64]string // addresses for clients, by host
 	node     *millrace.Node[Command, Result]
 	store    Store
+	pages    http.Handler // of package ops
 	redirect bool          // changes go to the leader by a redirect, and are not forwarded
 	timeout  time.Duration // for a request, from its arrival to its answer
 	changes  chan struct{} // holds a token for each change under way
@@ -45,8 +44,8 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("GET /members", a.members)
 	mux.HandleFunc("POST /members", a.changeMembers)
 	mux.HandleFunc("POST /members/token", a.joinToken)
-	mux.HandleFunc("GET /explain", a.explain)
-	mux.HandleFunc("GET /metrics", a.metrics)
+	mux.Handle("GET /explain", a.pages)
+	mux.Handle("GET /metrics", a.pages)
 	return mux
 }
 
@@ -291,21 +290,6 @@ func parseIdempotencyKey(key string) (id millrace.SessionID, number, low uint64,
 		}
 	}
 	return id, 0, 0, fmt.Errorf("Idempotency-Key is %.80q, want SESSION:NUMBER with a session of POST /sessions and the number of the change in it, 1 for the first; or SESSION:NUMBER:LOWEST with the lowest number that was not answered", key)
-}
-
-// explain says what is wrong with the group as this host sees it, and what to do: 503 if anything is.
-func (a *api) explain(w http.ResponseWriter, _ *http.Request) {
-	d := a.node.Explain()
-	if !d.Healthy {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	fmt.Fprintln(w, d)
-}
-
-// metrics writes what Prometheus reads.
-func (a *api) metrics(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", promtext.ContentType)
-	_ = promtext.Write(w, a.node.Host()) // the client is gone, or the network
 }
 
 // fail answers a request that has failed. Millrace-Outcome is "none" if a change was not applied and never
