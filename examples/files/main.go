@@ -67,8 +67,8 @@ func (o *options) check() error {
 	return nil
 }
 
-// run serves until ctx ends or something fails. At the end a put that ends in time is answered, and one that is
-// broken off leaves nothing.
+// run serves until ctx ends or something fails. At the end a put that ends in time is answered, and one that
+// is broken off leaves nothing.
 func run(ctx context.Context, o options) error {
 	listener, err := net.Listen("tcp", o.address())
 	if err != nil {
