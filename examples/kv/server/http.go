@@ -27,7 +27,7 @@ type api struct {
 	id       uint64
 	node     *millrace.Node[Command, Result]
 	store    Store
-	pages    http.Handler // of package ops
+	pages    http.Handler  // of package ops
 	redirect bool          // changes go to the leader by a redirect, and are not forwarded
 	timeout  time.Duration // for a request, from its arrival to its answer
 	changes  chan struct{} // holds a token for each change under way
