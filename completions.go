@@ -64,12 +64,15 @@ func (c *Completions[R]) outcomes() *completion.Queue[Completion[R]] {
 // all of them or the first of them, and returns how many. Each one taken gets one outcome, in to, with its
 // tag. The error says why the next one was not taken: an error of Submit, or ErrCompletionsFull.
 //
-// The options are for all of them. InSession names the number of the first command; the others have those
-// that follow. So the rest begins with that number + taken, or it would count as duplicates. WithReceipt has
-// no effect.
+// The options are for all of them. InSession marks the first command (Session.NextMany); the others follow.
+// So the rest begins with SessionMark.Following(taken), or it would count as duplicates. WithReceipt has no
+// effect.
 func (n *Node[C, R]) SubmitMany(commands []C, tags []uint64, to *Completions[R], options ...ProposeOption) (taken int, err error) {
 	done := to.outcomes()
 	if err := done.Reject(len(commands), len(tags)); err != nil || len(commands) == 0 {
+		return 0, err
+	}
+	if err := n.rejectReentry("SubmitMany"); err != nil {
 		return 0, err
 	}
 	begun := done.Begin(len(commands))

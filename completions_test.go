@@ -78,9 +78,9 @@ func TestSubmitManyReturnsResults(t *testing.T) {
 func TestSubmitManyInASession(t *testing.T) {
 	n := open(t, alone(t), millrace.InMemory(&counter{}, millrace.Binary[int64]()).Results(millrace.Binary[int64]()))
 	lead(t, n)
-	done, session := millrace.NewCompletions[int64](10), n.NewSession()
+	done, session := millrace.NewCompletions[int64](10), n.NewSession().ID()
 	for range 2 {
-		if taken, err := n.SubmitMany([]int64{5, 6, 7}, []uint64{1, 2, 3}, done, millrace.InSession(session, 1, 1)); taken != 3 || err != nil {
+		if taken, err := n.SubmitMany([]int64{5, 6, 7}, []uint64{1, 2, 3}, done, millrace.InSession(millrace.SessionMark{Session: session, Number: 1})); taken != 3 || err != nil {
 			t.Fatal(taken, err)
 		}
 		for i, got := range gather(t, done, 3) {

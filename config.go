@@ -31,11 +31,10 @@ type Config struct {
 	Members map[uint64]string
 	// Joins is set for a node that is no founding member, or has lost the directory of a founding member.
 	// It waits until a member adds it, or replaces its directory. Cluster must be the number of the cluster
-	// then (Node.Host().Cluster()), and Members must name this node and one that is reached. It is looked
-	// at when the directory is new.
+	// then, and Members must name this node and one that is reached. It is looked at when the directory is new.
 	Joins bool
-	// Cluster is the number of the cluster, for Joins.
-	Cluster uint64
+	// Cluster is the number of the cluster, as Node.Cluster returns it on a member, for Joins. Default none.
+	Cluster string
 	// JoinToken is what NewJoinToken has returned on a member. It takes the place of Joins and Cluster, and
 	// nothing needs to be done on a member: the node becomes one by itself. It is looked at until then, and
 	// may stay set.
@@ -109,6 +108,13 @@ type Config struct {
 	// measures nothing.
 	StageTimes bool
 
+	// Logger gets the log lines of the host; default slog.Default(). It may be slow or hang: a goroutine of its
+	// own writes to it, and drops lines that it cannot take (HostMetrics.LogLinesDropped).
+	Logger *slog.Logger
+	// OnEvent is called with each Event of the host, one at a time and in order, by a goroutine of its own. It
+	// must not close the node. Node.Events reads the same, from its call onwards. Default: none.
+	OnEvent func(Event)
+
 	// MemoryBytes is about the most memory that the host uses for what is under way; all bounds follow from
 	// it. Default 256 MiB, at least 64 KiB. The state machine is not counted.
 	MemoryBytes int64
@@ -134,6 +140,9 @@ func (c Config) validate(tcp bool) error {
 		return errors.New("millrace: Config.Dir is empty; each host needs a directory of its own")
 	case len(c.Members) == 0:
 		return errors.New("millrace: Config.Members is empty; list the addresses of all members, this one's included")
+	}
+	if _, err := c.cluster(); err != nil {
+		return err
 	}
 	if _, ok := c.Members[c.ID]; !ok {
 		return fmt.Errorf("millrace: Config.Members has no entry for this host, id %d; it has %v", c.ID, c.ids())
@@ -237,10 +246,11 @@ func isUnspecified(name string) bool {
 
 // host returns the configuration of the node's host.
 func (c Config) host() host.Config {
+	cluster, _ := c.cluster() // Validate has looked at it
 	return host.Config{
 		ID:                c.ID,
 		Dir:               c.Dir,
-		Cluster:           c.Cluster,
+		Cluster:           cluster,
 		Members:           c.Members,
 		Joins:             c.Joins,
 		JoinTokens:        c.joinTokens(),
@@ -263,6 +273,17 @@ func (c Config) host() host.Config {
 	}
 }
 
+func (c Config) cluster() (uint64, error) {
+	if c.Cluster == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(c.Cluster, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("millrace: Config.Cluster is %.40q, want the number that Node.Cluster returns on a member, such as 17684268089083619882", c.Cluster)
+	}
+	return n, nil
+}
+
 func (c Config) joinTokens() []string {
 	if c.JoinToken == "" {
 		return nil
@@ -270,24 +291,30 @@ func (c Config) joinTokens() []string {
 	return []string{c.JoinToken}
 }
 
+// options returns what package host takes as options.
+func (c Config) options() (o []host.Option) {
+	if c.Logger != nil {
+		o = append(o, host.WithLogger(c.Logger))
+	}
+	if c.OnEvent != nil {
+		o = append(o, host.WithEvents(c.OnEvent))
+	}
+	return o
+}
+
 // group returns the configuration of the node's group.
 func (c Config) group() GroupConfig {
 	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, Joins: c.Joins, Leases: c.Leases, Placement: c.Placement, Snapshots: c.Snapshots}
 }
 
-// Option injects an object that a node uses instead of its own.
+// Option gives a node a world of a test: another network, filesystem, log or clock. What a program sets is in
+// Config and Machine.
 type Option func(*options)
 
 type options struct {
 	host      []host.Option
 	transport host.Transport // nil: TCP
 }
-
-// WithLogger replaces slog.Default.
-func WithLogger(l *slog.Logger) Option { return WithHostOptions(host.WithLogger(l)) }
-
-// WithEvents makes the node call f with each Event, one at a time and in order. f must not close the node.
-func WithEvents(f func(Event)) Option { return WithHostOptions(host.WithEvents(f)) }
 
 // WithTransport replaces TCP. The transport must know the addresses of the members already; it may be
 // encrypted, so Insecure is not asked for. The node closes it, even when Open fails.

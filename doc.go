@@ -6,19 +6,19 @@
 //
 // Write a [StateMachine], choose a [Codec] for its commands, and [Open] a [Node] with what [InMemory] or
 // [Durable] return for both. [Node.Propose] changes the state and returns the result of the change;
-// [Node.View] and [Node.Do] read it. The same Open is for a new directory and for one that was used before.
-// Any member takes commands and serves reads: those that do not lead ask the leader.
+// [Node.View] and [Node.ViewExclusive] read it. The same Open is for a new directory and for one that was
+// used before. Any member takes commands and serves reads: those that do not lead ask the leader.
 //
 // At the first start every member must be up once, until the group is founded. From then on a majority is
 // enough. A member that comes back with an empty directory is refused, because it has forgotten its votes.
 //
 // # What blocks
 //
-// Open reads the log and returns; it waits for no other member. Propose, Pending.Wait, Read, View, Do,
-// WaitLeader, WaitApplied, Commit, TakeSnapshot and TransferLeadership wait until their context ends: give
-// them a deadline. Submit, Status, Explain, Metrics, Err, Addr, Events and the methods Poll, Committed and
-// Done of [Pending] never wait. No method may be called by the state machine, and none that waits by the
-// function of Do.
+// Open reads the log and returns; it waits for no other member. Propose, Pending.Wait, Read, View,
+// ViewExclusive, WaitLeader, WaitApplied, Commit, TakeSnapshot and TransferLeadership wait until their
+// context ends: give them a deadline. Submit, Status, Explain, Metrics, Err, Addr, Events and the methods
+// Poll, Committed and Done of [Pending] never wait. No method may be called by the state machine, and none
+// that waits by the function of ViewExclusive.
 //
 // # What each error means
 //
@@ -27,7 +27,7 @@
 // the state before it is proposed again. Any other error: it was not applied and never will be.
 //
 //	ErrOverloaded      Submit: too many commands are under way. Wait for RetryAfter, or use Propose
-//	ErrNotLeader       only with Here: send the client to NotLeaderError.ClientAddr
+//	ErrNotLeader       only with IfLeader: send the client to NotLeaderError.ClientAddr
 //	ErrDropped         a new leader's entry took its place. Propose it again
 //	ErrTooLarge        the command is larger than Config.MaxCommandBytes
 //	ErrIndeterminate   the context or the node ended after the command was on its way
@@ -66,7 +66,7 @@
 // to explain. [Node.Metrics] has the numbers to record. [Node.Err] is not nil when the member has stopped.
 // [Node.Status] has the role, the leader, and how far the log and the state machine have come: Committed -
 // Applied that grows is a slow state machine. [Node.Events] reports elections, full and slow disks, members
-// that lag, and refused hosts; the log lines (WithLogger) say the same.
+// that lag, and refused hosts; the log lines (Config.Logger) say the same.
 //
 // # The log and its snapshots
 //

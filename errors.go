@@ -15,8 +15,9 @@ import (
 // ErrNoQuorum, outcome.ErrNoLeader or outcome.ErrDiskFull in it. It finds ErrIndeterminate as well if the
 // command may have been committed.
 var (
-	// ErrNotLeader: this host does not lead, and the call was made with Here. errors.As finds a
-	// NotLeaderError with the leader's addresses in it: send the client there, or leave Here out.
+	// ErrNotLeader: this host does not lead, and the call was made with IfLeader. errors.As finds a
+	// NotLeaderError with the leader's addresses in it: send the client there, or leave
+	// IfLeader out.
 	ErrNotLeader = outcome.ErrNotLeader
 	// ErrOverloaded: too many commands or reads are under way. Submit it again after RetryAfter, or use
 	// Propose, which waits; it refuses only if too many others wait already.
@@ -26,8 +27,8 @@ var (
 	ErrCompletionsFull = outcome.ErrCompletionsFull
 	// ErrTooLarge: the encoded command is larger than Config.MaxCommandBytes. Cut it, or raise the bound.
 	ErrTooLarge = outcome.ErrTooLarge
-	// ErrDropped: another leader's entry took the place of a command that was proposed with Here. Propose it
-	// again. (Without Here that is done by itself.)
+	// ErrDropped: another leader's entry took the place of a command that was proposed with IfLeader. Propose
+	// it again. (Without IfLeader that is done by itself.)
 	ErrDropped = outcome.ErrDropped
 	// ErrStopped: the node was closed or has failed. Node.Err says which; after a failure close the node, do
 	// what the error says, and open it again.
@@ -71,6 +72,11 @@ var (
 	// (InSession) says. The command was not applied; a copy of it may be applied later. Send it again with
 	// a higher lowest number.
 	ErrSessionFull = outcome.ErrSessionFull
+	// ErrReentrant: a method that waits, or that proposes, was called by the state machine, or by the
+	// function of ViewExclusive. It would wait for itself, and a proposal in Apply would be made again by
+	// each member and at each start. Call it elsewhere: where the result of the command is known, or in
+	// Node.Led.
+	ErrReentrant = errors.New("millrace: called by the state machine, in a function that must not wait for its node")
 )
 
 // MayHaveCommitted reports whether a command that failed with err may have been applied, or may be applied

@@ -73,6 +73,8 @@ func TestEveryError(t *testing.T) {
 		"ErrObjectNotHeld":    {millrace.ErrObjectNotHeld, nil, false, objectNotHeld},
 		"ErrObjectRefused":    {millrace.ErrObjectRefused, nil, false, objectRefused},
 		"ErrObjectSpace":      {millrace.ErrObjectSpace, nil, false, objectSpace},
+		"ErrReentrant":        {millrace.ErrReentrant, nil, false, reentrant},
+		"ErrNotLed":           {millrace.ErrNotLed, nil, false, notLed},
 		"ErrObjectNotHere":    {millrace.ErrObjectNotHere, nil, false, objectNotHere},
 	}
 	exported := exportedErrors(t)
@@ -160,7 +162,7 @@ func notLeading(t *testing.T, c *trio[[]byte, uint64]) error {
 		if _, err := followers[0].Propose(t.Context(), []byte("x")); err != nil {
 			t.Fatal(err) // it knows its leader now
 		}
-		_, err := followers[0].Propose(t.Context(), []byte("x"), millrace.Here())
+		_, err := followers[0].Propose(t.Context(), []byte("x"), millrace.IfLeader())
 		if elsewhere := (*millrace.NotLeaderError)(nil); errors.As(err, &elsewhere) && elsewhere.Leader != 0 {
 			return err
 		} // otherwise the leader has changed
@@ -199,7 +201,7 @@ func dropped(t *testing.T, c *trio[[]byte, uint64]) error {
 	for {
 		leader, followers := c.leader(t)
 		c.isolate(leader, true)
-		p, err := leader.Submit([]byte("lost"), millrace.Here())
+		p, err := leader.Submit([]byte("lost"), millrace.IfLeader())
 		if err == nil {
 			_, err = followers[0].Propose(t.Context(), []byte("won"))
 		}
@@ -332,8 +334,8 @@ func poisoned(t *testing.T) (*millrace.Node[[]byte, uint64], millrace.SessionID,
 	if _, err := n.TakeSnapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	session := n.NewSession()
-	_, err := n.Propose(t.Context(), []byte("poison"), millrace.InSession(session, 1, 1))
+	session := n.NewSession().ID()
+	_, err := n.Propose(t.Context(), []byte("poison"), millrace.InSession(millrace.SessionMark{Session: session, Number: 1}))
 	if !errors.Is(err, millrace.ErrNoResult) || !errors.Is(err, millrace.ErrMachineHalted) {
 		t.Errorf("the command that halts the machine: %v", err)
 	}
@@ -357,7 +359,7 @@ func skipped(t *testing.T, _ *trio[[]byte, uint64]) error {
 		t.Fatal(err)
 	}
 	for {
-		_, err := n.Propose(t.Context(), []byte("poison"), millrace.InSession(session, 1, 1))
+		_, err := n.Propose(t.Context(), []byte("poison"), millrace.InSession(millrace.SessionMark{Session: session, Number: 1}))
 		if !errors.Is(err, millrace.ErrMachineHalted) {
 			return err
 		}
@@ -365,34 +367,59 @@ func skipped(t *testing.T, _ *trio[[]byte, uint64]) error {
 }
 
 func twice(t *testing.T, c *trio[[]byte, uint64]) error {
-	session := c.nodes[0].NewSession()
+	session := c.nodes[0].NewSession().ID()
 	var r millrace.Receipt
-	if _, err := c.nodes[0].Propose(t.Context(), []byte("once"), millrace.InSession(session, 1, 1), millrace.WithReceipt(&r)); err != nil {
+	if _, err := c.nodes[0].Propose(t.Context(), []byte("once"), millrace.InSession(millrace.SessionMark{Session: session, Number: 1}), millrace.WithReceipt(&r)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.nodes[1].WaitApplied(t.Context(), r.Index); err != nil { // or it would get the result, too
 		t.Fatal(err)
 	}
-	_, err := c.nodes[1].Propose(t.Context(), []byte("once"), millrace.InSession(session, 1, 1))
+	_, err := c.nodes[1].Propose(t.Context(), []byte("once"), millrace.InSession(millrace.SessionMark{Session: session, Number: 1}))
 	return err
 }
 
 // expired names a session that was drawn in a later life of the group, as its log time says.
 func expired(t *testing.T, c *trio[[]byte, uint64]) error {
-	session := c.nodes[0].NewSession()
+	session := c.nodes[0].NewSession().ID()
 	session.Birth += 1000 * time.Hour
-	_, err := c.nodes[0].Propose(t.Context(), []byte("x"), millrace.InSession(session, 1, 1))
+	_, err := c.nodes[0].Propose(t.Context(), []byte("x"), millrace.InSession(millrace.SessionMark{Session: session, Number: 1}))
 	return err
+}
+
+// reentrant proposes in a function in which nothing is applied.
+func reentrant(t *testing.T, c *trio[[]byte, uint64]) (err error) {
+	failed := c.nodes[0].ViewExclusive(t.Context(), millrace.Linearizable, func() error {
+		_, err = c.nodes[0].Propose(t.Context(), []byte("x"))
+		return nil
+	})
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	return err
+}
+
+// notLed leads until another member does.
+func notLed(t *testing.T, c *trio[[]byte, uint64]) error {
+	leader, _ := c.leader(t)
+	for ctx := range leader.Led(t.Context()) {
+		if err := leader.TransferLeadership(ctx, 0); err != nil && ctx.Err() == nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // full never says that it knows an outcome.
 func full(t *testing.T, _ *trio[[]byte, uint64]) error {
 	n := open(t, alone(t), millrace.InMemory(&ledger{}, millrace.Bytes()))
-	session := n.NewSession()
+	session := n.NewSession().ID()
 	for number := uint64(1); ; {
 		var pending []*millrace.Pending[uint64]
 		for range 1000 {
-			p, err := n.Submit([]byte("x"), millrace.InSession(session, number, 1))
+			p, err := n.Submit([]byte("x"), millrace.InSession(millrace.SessionMark{Session: session, Number: number, Low: 1}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -69,7 +69,8 @@ func Example() {
 	ctx, machine := context.Background(), newShelf()
 	node, err := millrace.Open(ctx, millrace.Config{
 		ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"},
-	}, millrace.InMemory(machine, millrace.JSON[Set]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+		Logger: slog.New(slog.DiscardHandler),
+	}, millrace.InMemory(machine, millrace.JSON[Set]()))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -194,14 +195,31 @@ func ExampleNode_Submit() {
 	}
 }
 
-// A client numbers its commands, and may send each of them more than once.
+// A program numbers its commands, and may propose each of them more than once.
+func ExampleSession() {
+	var node *millrace.Node[Set, string] // opened elsewhere
+	ctx := context.Background()
+
+	session := node.NewSession()
+	for _, colour := range []string{"red", "green", "blue"} {
+		for mark := session.Next(); ; { // the same mark at each attempt
+			old, err := node.Propose(ctx, Set{"colour", colour}, millrace.InSession(mark))
+			if fmt.Println(old, err); !errors.Is(err, millrace.ErrIndeterminate) {
+				break
+			}
+		}
+	}
+}
+
+// A server gets the place of a command in a session from its client, which has drawn the session here.
 func ExampleInSession() {
 	var node *millrace.Node[Set, string] // opened elsewhere
 	ctx := context.Background()
 
-	session := node.NewSession() // its String goes to the client, and comes back with each command
+	id := node.NewSession().ID() // its String goes to the client, and comes back with each command
 	for number := uint64(1); number <= 3; number++ {
-		_, err := node.Propose(ctx, Set{"colour", "red"}, millrace.InSession(session, number, number))
+		mark := millrace.SessionMark{Session: id, Number: number}
+		_, err := node.Propose(ctx, Set{"colour", "red"}, millrace.InSession(mark))
 		fmt.Println(err)
 	}
 }
@@ -218,7 +236,7 @@ func ExampleNotLeaderError() {
 	var node *millrace.Node[Set, string] // opened elsewhere
 	ctx := context.Background()
 
-	_, err := node.Propose(ctx, Set{"colour", "red"}, millrace.Here())
+	_, err := node.Propose(ctx, Set{"colour", "red"}, millrace.IfLeader())
 	if elsewhere := (*millrace.NotLeaderError)(nil); errors.As(err, &elsewhere) {
 		fmt.Println("redirect to", elsewhere.ClientAddr)
 	}
@@ -250,11 +268,11 @@ func ExampleNode_View() {
 }
 
 // Do needs no lock: the state machine applies nothing meanwhile.
-func ExampleNode_Do() {
+func ExampleNode_ViewExclusive() {
 	var node *millrace.Node[Set, string] // opened elsewhere
 	machine, ctx := newShelf(), context.Background()
 
-	err := node.Do(ctx, millrace.Linearizable, func() error {
+	err := node.ViewExclusive(ctx, millrace.Linearizable, func() error {
 		fmt.Println("the colour is", machine.values["colour"])
 		return nil
 	})

@@ -30,11 +30,12 @@ func TestReadThatAHaltOvertakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, resumed := alone(t), make(chan struct{}, 1)
 			c.Leases = true
-			n := open(t, c, millrace.InMemory(&poisonedCounter{}, millrace.Binary[int64]()), millrace.WithEvents(func(e millrace.Event) {
+			c.OnEvent = func(e millrace.Event) {
 				if _, is := e.(event.MachineResumed); is {
 					resumed <- struct{}{}
 				}
-			}))
+			}
+			n := open(t, c, millrace.InMemory(&poisonedCounter{}, millrace.Binary[int64]()))
 			lead(t, n)
 			for range 2 {
 				if _, err := n.Propose(t.Context(), 1); err != nil {

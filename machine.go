@@ -17,7 +17,8 @@ import (
 )
 
 // StateMachine is what a group replicates: commands C go in, results R come out. The host calls its methods
-// one at a time. What other goroutines read of it, they read in View or Do, or under a lock of the machine's.
+// one at a time. What other goroutines read of it, they read in View or ViewExclusive, or under a lock of the
+// machine's.
 type StateMachine[C, R any] interface {
 	// Apply applies commands in the order of the log and sets results[i] to the result of batch[i]. The
 	// same commands must have the same effects and results on every member. So it uses no clock

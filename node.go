@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/millrace/millrace/host"
@@ -20,9 +21,6 @@ import (
 type (
 	// GroupConfig configures one group of a shared host.
 	GroupConfig = host.GroupConfig
-	// SessionID is the id of a session that the user has named. Its text form continues it in another
-	// process.
-	SessionID = session.ID
 	// Receipt says where a command is in the log.
 	Receipt = outcome.Receipt
 	// Position is where a command is in the log: an entry, and a place in it.
@@ -100,7 +98,7 @@ func Open[C, R any](ctx context.Context, c Config, m Machine[C, R], opts ...Opti
 		}
 		return nil, err
 	}
-	h, err := host.Open(ctx, c.host(), o.host...)
+	h, err := host.Open(ctx, c.host(), append(c.options(), o.host...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +137,9 @@ func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Mac
 // syncs and closes the log. If ctx ends earlier, Close returns an error that names what hangs: the process
 // may end, and nothing else should open the directory before that. It may be called repeatedly.
 func (n *Node[C, R]) Close(ctx context.Context) error {
+	if err := n.rejectReentry("Close"); err != nil {
+		return err
+	}
 	if n.owns {
 		return n.host.Close(ctx)
 	}
@@ -161,15 +162,41 @@ func (n *Node[C, R]) SetPlacement(p Placement) error { return n.group.SetPlaceme
 // Placement returns which member should lead, as this one sees it, and what it waits for. It never waits.
 func (n *Node[C, R]) Placement() PlacementStatus { return n.group.Placement() }
 
+// Cluster returns the number of the cluster as a text, as a new node needs it (Config.Cluster). A member that
+// founds the cluster, or joins it, has it as soon as it is open.
+func (n *Node[C, R]) Cluster() string { return strconv.FormatUint(n.host.Cluster(), 10) }
+
 // WaitLeader returns the leader as soon as this host knows one: at once, or after an election. Propose and
 // the reads wait for a leader themselves.
-func (n *Node[C, R]) WaitLeader(ctx context.Context) (Leader, error) { return n.group.WaitLeader(ctx) }
+func (n *Node[C, R]) WaitLeader(ctx context.Context) (Leader, error) {
+	if err := n.rejectReentry("WaitLeader"); err != nil {
+		return Leader{}, err
+	}
+	return n.group.WaitLeader(ctx)
+}
+
+// WaitReady returns nil when the node can serve: it is a member of a founded group with a leader. It has then
+// applied everything that was committed before the call. If ctx ends first, the error says what was
+// missing. A program calls it once, before it takes requests; a probe asks Explain.
+func (n *Node[C, R]) WaitReady(ctx context.Context) error {
+	if _, err := n.Read(ctx, Linearizable); err != nil {
+		return fmt.Errorf("millrace: not ready: %w", err)
+	}
+	return nil
+}
+
+// LogTime returns about the log time now: how long the group has existed (Command.Time). It never waits.
+func (n *Node[C, R]) LogTime() time.Duration { return n.group.LogTime() }
 
 // Status returns the state of the group as of its last turn. It never waits.
 func (n *Node[C, R]) Status() Status { return n.group.Status() }
 
 // Err returns why the group has stopped on this host, or nil while it runs.
 func (n *Node[C, R]) Err() error { return n.group.Err() }
+
+// Failed returns a channel that is closed when the group has stopped on this host, by Close or by a failure;
+// Err says why.
+func (n *Node[C, R]) Failed() <-chan struct{} { return n.group.Failed() }
 
 // Halted returns why the state machine of this member is halted, a HaltedError, or nil while it works. The
 // group has not failed then: Err is nil. It never waits.
@@ -181,6 +208,9 @@ func (n *Node[C, R]) Halted() error { return n.group.Halted() }
 // with a snapshot continues at once; another one after its next start. A member that has applied the command
 // must be replaced. HaltedError.Command says which command it is.
 func (n *Node[C, R]) SkipCommand(ctx context.Context, at Position) error {
+	if err := n.rejectReentry("SkipCommand"); err != nil {
+		return err
+	}
 	return n.group.SkipCommand(ctx, at)
 }
 
@@ -189,12 +219,15 @@ func (n *Node[C, R]) SkipCommand(ctx context.Context, at Position) error {
 func (n *Node[C, R]) Explain() Diagnosis { return n.group.Explain() }
 
 // Metrics returns what this member has counted and measured, with every series, also those at zero. It never
-// waits. examples/promtext renders it for Prometheus.
+// waits. Package ops renders it for Prometheus.
 func (n *Node[C, R]) Metrics() GroupMetrics { return n.group.Metrics() }
 
 // TransferLeadership makes another member the leader, and returns when it leads: member to, or with 0 the one
 // that has most of the log. Only the leader can do that; others return a NotLeaderError.
 func (n *Node[C, R]) TransferLeadership(ctx context.Context, to uint64) error {
+	if err := n.rejectReentry("TransferLeadership"); err != nil {
+		return err
+	}
 	return n.group.TransferLeadership(ctx, to)
 }
 
@@ -203,6 +236,9 @@ func (n *Node[C, R]) TransferLeadership(ctx context.Context, to uint64) error {
 // Nodes take snapshots by themselves (Config.Snapshots); this is for before a planned stop, and for tests. If
 // ctx ends first, the snapshot may be taken nevertheless.
 func (n *Node[C, R]) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
+	if err := n.rejectReentry("TakeSnapshot"); err != nil {
+		return SnapshotInfo{}, err
+	}
 	return n.group.TakeSnapshot(ctx)
 }
 
@@ -214,6 +250,9 @@ func (n *Node[C, R]) LatestSnapshot() (s SnapshotInfo, ok bool) { return n.group
 // before, to have everything that was acknowledged. millrace snapshot restore begins a new cluster with it.
 // After an error what was written is no archive.
 func (n *Node[C, R]) Export(ctx context.Context, w io.Writer) (SnapshotInfo, error) {
+	if err := n.rejectReentry("Export"); err != nil {
+		return SnapshotInfo{}, err
+	}
 	return n.group.Export(ctx, w)
 }
 
@@ -269,32 +308,38 @@ func (n *Node[C, R]) commandOf(at Position, term uint64, entry []byte) (c Comman
 // that does not keep up misses events, and gets an event.EventsDropped in their place.
 func (n *Node[C, R]) Events(ctx context.Context) iter.Seq[Event] { return n.host.Events(ctx) }
 
-// NewSession draws the id of a session, for a client that may send the same command more than once, by
-// several processes (InSession). It waits for nothing. Members know the session from its first command on,
-// and forget it when it was idle for an hour of log time. On a node that was just opened draw it after a
-// first Read: the node may not know yet what the time is.
-func (n *Node[C, R]) NewSession() SessionID { return n.group.NewSession() }
-
 // Members returns who the members of the group are, as this one has applied it, and how far a plan under way
 // is. It never waits.
 func (n *Node[C, R]) Members() Members { return n.group.Members() }
 
-// Plan says what changes of the members would do to the group, stage by stage, and changes nothing. Its
-// String is a page for an operator. The error wraps outcome.ErrMembersUnchanged and says what cannot be.
-func (n *Node[C, R]) Plan(changes ...MemberChange) (*MemberPlan, error) {
-	return n.group.Plan(changes...)
+// Plan says what changes of the members would do to the group, stage by stage, and changes nothing. It waits
+// until nodes that are added have come and the leader has said who is there, for 5 s at most. Its String is a
+// page for an operator. The error wraps outcome.ErrMembersUnchanged and says what cannot be.
+func (n *Node[C, R]) Plan(ctx context.Context, changes ...MemberChange) (*MemberPlan, error) {
+	if err := n.rejectReentry("Plan"); err != nil {
+		return nil, err
+	}
+	return n.group.WaitPlan(ctx, changes...)
 }
 
 // Execute carries out a plan, and returns nil when all of it is in force on this member. The plan is in the
 // log: if ctx ends first it continues, also under another leader, and Execute with the same plan waits for
 // it, on any member. CancelPlan ends it.
 func (n *Node[C, R]) Execute(ctx context.Context, p *MemberPlan) error {
+	if err := n.rejectReentry("Execute"); err != nil {
+		return err
+	}
 	return n.group.Execute(ctx, p)
 }
 
 // CancelPlan ends the plan under way, and returns nil when none is under way on this member. Stages that are
 // in force stay so.
-func (n *Node[C, R]) CancelPlan(ctx context.Context) error { return n.group.CancelPlan(ctx) }
+func (n *Node[C, R]) CancelPlan(ctx context.Context) error {
+	if err := n.rejectReentry("CancelPlan"); err != nil {
+		return err
+	}
+	return n.group.CancelPlan(ctx)
+}
 
 // NewJoinToken makes a join token, and returns its text: the secret with which a node with an empty directory
 // becomes a member, once (Config.JoinToken). Any member may make one. An error that wraps
@@ -304,15 +349,15 @@ func (n *Node[C, R]) NewJoinToken(ctx context.Context, o JoinTokenOptions) (stri
 }
 
 // AddMember adds a node as a voter: a learner first, until it has caught up. The node was opened with
-// Config.Joins, and this one has heard it (host.SetPeer says where it is).
-func AddMember(id uint64) MemberChange { return host.AddMember(id) }
+// Config.Joins, at addr (host:port). addr is empty if it comes by itself: its Config.Members names this node.
+func AddMember(id uint64, addr string) MemberChange { return host.AddMember(id).At(addr) }
 
 // AddLearner adds a node that has everything, serves reads, and does not vote.
-func AddLearner(id uint64) MemberChange { return host.AddLearner(id) }
+func AddLearner(id uint64, addr string) MemberChange { return host.AddLearner(id).At(addr) }
 
 // ReplaceMember gives the id of a member to the directory with which its node comes now, because the old one
-// is lost.
-func ReplaceMember(id uint64) MemberChange { return host.ReplaceMember(id) }
+// is lost. addr is empty if its address is the old one.
+func ReplaceMember(id uint64, addr string) MemberChange { return host.ReplaceMember(id).At(addr) }
 
 // PromoteMember makes a learner a voter, when it has caught up.
 func PromoteMember(id uint64) MemberChange { return host.PromoteMember(id) }

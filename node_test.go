@@ -32,7 +32,9 @@ import (
 
 type counter = counting.Counter
 
-func quiet() millrace.Option { return millrace.WithLogger(slog.New(slog.DiscardHandler)) }
+func quiet() millrace.Option {
+	return millrace.WithHostOptions(host.WithLogger(slog.New(slog.DiscardHandler)))
+}
 
 func alone(t testing.TB) millrace.Config {
 	return millrace.Config{ID: 1, Dir: scratch.Dir(t), Members: map[uint64]string{1: "127.0.0.1:0"}}
@@ -154,7 +156,7 @@ func TestProposeReturnsTheResult(t *testing.T) {
 }
 
 // A read that begins after a write was acknowledged sees it, with each consistency that promises so, on every
-// member, in View and in Do.
+// member, in View and in ViewExclusive.
 func TestReadsSeeWhatWasAcknowledged(t *testing.T) {
 	sums := map[uint64]*watched{}
 	c := three(t, func(id uint64) millrace.Machine[int64, int64] {
@@ -181,9 +183,9 @@ func TestReadsSeeWhatWasAcknowledged(t *testing.T) {
 				}); err != nil {
 					t.Error(err)
 				}
-				if err := n.Do(t.Context(), c, func() error {
+				if err := n.ViewExclusive(t.Context(), c, func() error {
 					if sum.N < want {
-						t.Errorf("write %d: Do with %s on member %d: sum %d, want %d", i, name, j+1, sum.N, want)
+						t.Errorf("write %d: ViewExclusive with %s on member %d: sum %d, want %d", i, name, j+1, sum.N, want)
 					}
 					return io.ErrNoProgress
 				}); err != io.ErrNoProgress {
@@ -232,8 +234,8 @@ func TestReadsThatCannotBe(t *testing.T) {
 		if err := n.View(t.Context(), c, func(millrace.ReadAt) error { return never() }); err == nil || err.Error() != want {
 			t.Errorf("View: %v, want %s", err, want)
 		}
-		if err := n.Do(t.Context(), c, never); err == nil || err.Error() != want {
-			t.Errorf("Do: %v, want %s", err, want)
+		if err := n.ViewExclusive(t.Context(), c, never); err == nil || err.Error() != want {
+			t.Errorf("ViewExclusive: %v, want %s", err, want)
 		}
 	}
 	if _, err := n.Read(t.Context(), millrace.Lease(0, 0.01)); err == nil {
@@ -254,7 +256,7 @@ func TestReadsThatCannotBe(t *testing.T) {
 		if err := n.View(ended, c, func(millrace.ReadAt) error { return never() }); !errors.Is(err, context.Canceled) {
 			t.Errorf("View with an ended context: %v", err)
 		}
-		if err := n.Do(ended, c, never); !errors.Is(err, context.Canceled) {
+		if err := n.ViewExclusive(ended, c, never); !errors.Is(err, context.Canceled) {
 			t.Errorf("Do with an ended context: %v", err)
 		}
 	}
@@ -268,8 +270,8 @@ type skewed struct {
 
 func (s *skewed) Boottime() time.Duration { return s.Clock.Boottime() + time.Duration(s.by.Load()) }
 
-// A lease that has ended while the function ran is not good enough: View and Do read again, from the quorum.
-// One that holds is read once.
+// A lease that has ended while the function ran is not good enough: View and ViewExclusive read again, from
+// the quorum. One that holds is read once.
 func TestLeaseIsCheckedAfterTheRead(t *testing.T) {
 	clock := &skewed{Clock: env.Real().Clock}
 	e := env.Real()
@@ -278,7 +280,7 @@ func TestLeaseIsCheckedAfterTheRead(t *testing.T) {
 	c.Leases = true
 	n := open(t, c, millrace.InMemory(&counter{}, millrace.Binary[int64]()), millrace.WithHostOptions(host.WithEnv(e)))
 	lead(t, n)
-	do := func(f func() error) error { return n.Do(t.Context(), millrace.Lease(0, 0.01), f) }
+	do := func(f func() error) error { return n.ViewExclusive(t.Context(), millrace.Lease(0, 0.01), f) }
 	view := func(f func() error) error {
 		return n.View(t.Context(), millrace.Lease(0, 0.01), func(millrace.ReadAt) error { return f() })
 	}
@@ -305,7 +307,7 @@ func TestLeaseIsCheckedAfterTheRead(t *testing.T) {
 			}
 		}
 	}
-	for name, read := range map[string]func(func() error) error{"View": view, "Do": do} {
+	for name, read := range map[string]func(func() error) error{"View": view, "ViewExclusive": do} {
 		if calls := under(read, func() { clock.by.Add(int64(time.Hour)) }); calls != 2 {
 			t.Errorf("%s whose lease ended meanwhile called its function %d times, want 2", name, calls)
 		}
@@ -621,13 +623,13 @@ func roundTrip[T any](t *testing.T, c millrace.Codec[T], v T, copies bool) {
 // A result whose encoding has no bytes is kept like any other.
 func TestEmptyResultIsKept(t *testing.T) {
 	n := open(t, alone(t), millrace.InMemory[int64, int64](&nilMachine[int64]{}, millrace.Binary[int64]()).Results(nothing{}))
-	session := n.NewSession()
+	session := n.NewSession().ID()
 	for range 2 {
-		if _, err := n.Propose(t.Context(), 1, millrace.InSession(session, 1, 1)); err != nil {
+		if _, err := n.Propose(t.Context(), 1, millrace.InSession(millrace.SessionMark{Session: session, Number: 1})); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := n.Propose(t.Context(), 1, millrace.InSession(millrace.SessionID{}, 0, 0)); err == nil || millrace.MayHaveCommitted(err) {
+	if _, err := n.Propose(t.Context(), 1, millrace.InSession(millrace.SessionMark{})); err == nil || millrace.MayHaveCommitted(err) {
 		t.Errorf("a session that was never drawn: %v", err)
 	}
 }
@@ -643,13 +645,13 @@ func TestCommandsCountOnce(t *testing.T) {
 	c := three(t, func(uint64) millrace.Machine[int64, int64] {
 		return millrace.InMemory(&counter{}, millrace.Binary[int64]()).Results(millrace.Binary[int64]())
 	})
-	session := c.nodes[0].NewSession()
+	session := c.nodes[0].NewSession().ID()
 	var all sync.WaitGroup
 	var sums [3][20]int64
 	for i, n := range c.nodes {
 		all.Go(func() {
 			for j := range uint64(20) {
-				sum, err := n.Propose(t.Context(), 1, millrace.InSession(session, j+1, 1))
+				sum, err := n.Propose(t.Context(), 1, millrace.InSession(millrace.SessionMark{Session: session, Number: j + 1, Low: 1}))
 				if err != nil {
 					t.Error(err)
 				}

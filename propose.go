@@ -9,7 +9,6 @@ import (
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/completion"
 )
@@ -18,22 +17,13 @@ import (
 type ProposeOption struct {
 	here      bool
 	inSession bool
-	mark      session.Mark
+	mark      SessionMark
 	receipt   *Receipt
 	objects   []ObjectID
 }
 
-// Here makes the command fail with a NotLeaderError if this host does not lead, rather than be forwarded.
-func Here() ProposeOption { return ProposeOption{here: true} }
-
-// InSession makes the command number number of a session that the user has named (Node.NewSession), from 1.
-// A command that is sent again has the same number, whatever process sends it and on whatever member. It is
-// applied once. A duplicate gets the first result (Machine.Results), or ErrAlreadyApplied. low is the
-// lowest number whose outcome the client does not know yet, at most number: members forget the numbers
-// below it.
-func InSession(id SessionID, number, low uint64) ProposeOption {
-	return ProposeOption{inSession: true, mark: session.Mark{ID: id, Number: number, Low: low}}
-}
+// IfLeader makes the command fail with a NotLeaderError if this host does not lead, rather than be forwarded.
+func IfLeader() ProposeOption { return ProposeOption{here: true} }
 
 // WithReceipt makes Propose fill in *r when the command is committed, also if Propose then returns an error,
 // because ctx ends before the result is there. It has no effect on Commit, which returns the receipt, and on
@@ -48,19 +38,23 @@ func WithReceipt(r *Receipt) ProposeOption { return ProposeOption{receipt: r} }
 // for which MayHaveCommitted is false: the command was not applied and never will be. An error for which
 // MayHaveCommitted is true: nothing is known; read the state before you propose it again.
 func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeOption) (result R, err error) {
-	if ctx.Err() != nil {
-		return result, notProposed(ctx)
+	if err := n.reject(ctx, "Propose"); err != nil {
+		endMarks(options, err)
+		return result, err
 	}
 	p, err := n.encode(n.pendings.get(), command, options)
 	if err != nil {
 		n.group.CountTooLarge(err)
+		endMarks(options, err)
 		return result, err
 	}
 	if err := n.hand(ctx, p); err != nil {
+		endMarks(options, err)
 		return result, err
 	}
 	if !p.await(ctx, &p.finished) {
 		if err := n.giveUp(ctx, p); err != nil {
+			endMarks(options, err)
 			fillIn(options, p.receiptNow())
 			return result, err
 		}
@@ -83,19 +77,23 @@ func fillIn(options []ProposeOption, receipt Receipt) {
 // Commit replicates a command and returns its receipt as soon as a quorum holds it durably, without waiting
 // for a state machine. It is for writes whose result is not needed. Otherwise it is like Propose.
 func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOption) (Receipt, error) {
-	if ctx.Err() != nil {
-		return Receipt{}, notProposed(ctx)
+	if err := n.reject(ctx, "Commit"); err != nil {
+		endMarks(options, err)
+		return Receipt{}, err
 	}
 	p, err := n.encode(n.pendings.get(), command, options)
 	if err != nil {
 		n.group.CountTooLarge(err)
+		endMarks(options, err)
 		return Receipt{}, err
 	}
 	if err := n.hand(ctx, p); err != nil {
+		endMarks(options, err)
 		return Receipt{}, err
 	}
 	if !p.await(ctx, &p.committed) {
 		if err := n.group.Withdraw(ctx, &p.call); err != nil && p.receiptNow().Index == 0 {
+			endMarks(options, err)
 			return Receipt{}, err
 		}
 		<-p.Committed() // the host knows the outcome, so it is being told
@@ -134,7 +132,7 @@ func (p *Pending[R]) recycle() {
 	}
 	var none R
 	p.result = none // the pool would keep it in memory
-	p.to, p.tag, p.pool, p.told, p.forgotten = nil, 0, nil, false, false
+	p.to, p.tag, p.pool, p.session, p.told, p.forgotten = nil, 0, nil, nil, false, false
 	p.committed, p.finished, p.receipt = moment{}, moment{}, Receipt{}
 	s.pool.Put(p)
 }
@@ -168,12 +166,18 @@ func (n *Node[C, R]) giveUp(ctx context.Context, p *Pending[R]) error {
 // that it was not taken: ErrOverloaded if there is no room, and RetryAfter says when there may be. No context
 // limits the command: once taken it is proposed, or forwarded, until it has an outcome or the node is closed.
 func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], error) {
+	if err := n.rejectReentry("Submit"); err != nil {
+		endMarks(options, err)
+		return nil, err
+	}
 	p, err := n.encode(new(Pending[R]), command, options)
 	if err != nil {
 		n.group.CountTooLarge(err)
+		endMarks(options, err)
 		return nil, err
 	}
 	if err := n.group.Call(&p.call); err != nil {
+		endMarks(options, err)
 		return nil, err
 	}
 	return p, nil
@@ -215,8 +219,8 @@ func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (
 	for _, o := range options {
 		p.call.Here = p.call.Here || o.here
 		if o.inSession {
-			mark := o.mark
-			p.call.Session = &mark
+			mark := o.mark.mark()
+			p.call.Session, p.session = &mark, o.mark.of
 		}
 	}
 	return p, nil
@@ -231,8 +235,20 @@ const (
 	maxSpareBytes = 64
 )
 
-func notProposed(ctx context.Context) error {
-	return fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
+// rejectReentry refuses a method that the state machine must not call.
+func (n *Node[C, R]) rejectReentry(method string) error {
+	if !n.group.IsInMachine() {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrReentrant, method)
+}
+
+// reject says why a method that proposes cannot begin.
+func (n *Node[C, R]) reject(ctx context.Context, method string) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
+	}
+	return n.rejectReentry(method)
 }
 
 // Pending is a command that was taken and whose outcome may not be known yet. Its methods may be called any
@@ -243,6 +259,8 @@ type Pending[R any] struct {
 	to   *completion.Queue[Completion[R]] // not nil: it gets the outcome too, with the tag
 	tag  uint64
 	pool *pendings[R] // not nil: no user sees it, and it goes there by itself
+
+	session *Session // not nil: it hears of the outcome
 
 	mu        sync.Mutex
 	told      bool    // the host has told the commit,
@@ -273,8 +291,11 @@ func (p *Pending[R]) Done() <-chan struct{} {
 // If ctx ends first, this Wait ends with ErrIndeterminate; the command continues, and a later Wait may return
 // its outcome.
 func (p *Pending[R]) Wait(ctx context.Context) (R, Receipt, error) {
+	var none R
+	if !p.isDone() && p.home.group.IsInMachine() {
+		return none, p.receiptNow(), p.reentrant("Pending.Wait")
+	}
 	if !p.await(ctx, &p.finished) {
-		var none R
 		return none, p.receiptNow(), p.unapplied(ctx)
 	}
 	return p.result, p.receipt, p.err
@@ -283,10 +304,18 @@ func (p *Pending[R]) Wait(ctx context.Context) (R, Receipt, error) {
 // WaitCommitted returns the receipt as soon as a quorum holds the command durably. It does not wait for
 // Apply. Its errors are those of Wait.
 func (p *Pending[R]) WaitCommitted(ctx context.Context) (Receipt, error) {
+	if p.receiptNow().Index == 0 && !p.isDone() && p.home.group.IsInMachine() {
+		return Receipt{}, p.reentrant("Pending.WaitCommitted")
+	}
 	if !p.await(ctx, &p.committed) {
 		return Receipt{}, p.home.group.Indeterminate(ctx)
 	}
 	return p.committedReceipt()
+}
+
+// reentrant ends a wait of the state machine; the command continues.
+func (p *Pending[R]) reentrant(method string) error {
+	return fmt.Errorf("%w: %s: %w", ErrIndeterminate, method, ErrReentrant)
 }
 
 // committedReceipt returns the outcome of a wait for committed, which has happened.
@@ -503,6 +532,9 @@ func (c *caller[R]) finish() {
 func (c *caller[R]) happen() {
 	c.committed.happen()
 	c.finished.happen()
+	if c.session != nil {
+		SessionMark{Number: c.call.Session.Number, of: c.session}.end(c.err)
+	}
 }
 
 // complete returns the outcome for Completions. The caller holds mu.

@@ -343,13 +343,13 @@ func TestBrokenMachine(t *testing.T) {
 	}
 }
 
-// A function of Do that ends its goroutine, as t.Fatal does, ends its read and nothing else.
+// A function of ViewExclusive that ends its goroutine, as t.Fatal does, ends its read and nothing else.
 func TestGoexitInDo(t *testing.T) {
 	n := open(t, alone(t), millrace.InMemory(&ledger{}, millrace.Bytes()))
 	for i := range uint64(5) { // more often than there are lanes
-		err := n.Do(t.Context(), millrace.Local, func() error { runtime.Goexit(); return nil })
+		err := n.ViewExclusive(t.Context(), millrace.Local, func() error { runtime.Goexit(); return nil })
 		if err == nil || !strings.Contains(err.Error(), "ended its goroutine (runtime.Goexit, as t.Fatal does)") {
-			t.Errorf("Do: %v", err)
+			t.Errorf("ViewExclusive: %v", err)
 		}
 		if count, err := n.Propose(t.Context(), []byte("x")); err != nil || count != i+1 {
 			t.Fatalf("after it: %d, %v", count, err)
@@ -388,7 +388,7 @@ func TestOutcomesWhenContextsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, n := range c.nodes {
-		err := n.Do(t.Context(), millrace.AtLeast(last.Index), func() error {
+		err := n.ViewExclusive(t.Context(), millrace.AtLeast(last.Index), func() error {
 			for id, err := range errs {
 				times := applied[i][int64(id)]
 				surelyNot := err != nil && !millrace.MayHaveCommitted(err)

@@ -48,7 +48,8 @@ var Local = Consistency{kind: local}
 // this host leads under a lease: a quorum has promised to elect no other leader for a while. The quorum's
 // answer on which the lease rests is to a round that was sent at most maxAge ago; 0 sets no bound but the
 // promise's. Elsewhere, and when the lease does not hold any more after the read, the read asks the quorum,
-// like Linearizable. It is for View and Do, which check that, and needs Config.Leases on all members.
+// like Linearizable. It is for View and ViewExclusive, which check that, and needs Config.Leases on all
+// members.
 //
 // It rests on clocks: maxDrift bounds the difference of the rates at which the clocks of any two members run,
 // as a part of 1, such as 0.01. If they differ by more, a read may be stale. Clocks may be set, and a process
@@ -65,7 +66,15 @@ func Bounded(maxAge time.Duration) Consistency { return Consistency{kind: bounde
 // ReadAt, of any member, clients see on this host what they have written or seen on another one.
 func AtLeast(index uint64) Consistency { return Consistency{kind: atLeast, index: index} }
 
-// reject says why a read cannot be made, or returns nil.
+// rejectRead says why a read cannot be made, or returns nil.
+func (n *Node[C, R]) rejectRead(ctx context.Context, c Consistency, method string) error {
+	if err := c.reject(ctx); err != nil {
+		return err
+	}
+	return n.rejectReentry(method)
+}
+
+// reject says why no node can make a read, or returns nil.
 func (c Consistency) reject(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
@@ -81,17 +90,18 @@ func (c Consistency) reject(ctx context.Context) error {
 }
 
 // errNeedsView refuses a lease where it cannot be checked after the read.
-var errNeedsView = errors.New("millrace: Read cannot check a lease after the state was read; use View or Do, or Linearizable")
+var errNeedsView = errors.New("millrace: Read cannot check a lease after the state was read; use View or ViewExclusive, or Linearizable")
 
 // Read returns when the state machine of this host may be read with a consistency. The caller then reads it,
 // under a lock that Apply takes too; the state may be newer than ReadAt says, and not older. Any member may
 // be asked. If no leader is known, Read waits for one until ctx ends. A machine that halts in between, and is
-// made again from a snapshot (Halted), has an older state meanwhile. View and Do notice that, Read cannot.
+// made again from a snapshot (Halted), has an older state meanwhile. View and ViewExclusive notice that, Read
+// cannot.
 func (n *Node[C, R]) Read(ctx context.Context, c Consistency) (ReadAt, error) {
 	if c.kind == lease {
 		return ReadAt{}, errNeedsView
 	}
-	if err := c.reject(ctx); err != nil {
+	if err := n.rejectRead(ctx, c, "Read"); err != nil {
 		return ReadAt{}, err
 	}
 	return n.grant(ctx, c)
@@ -143,7 +153,7 @@ func (n *Node[C, R]) readLocal() (ReadAt, error) {
 // lease did not hold any more after the first call. It calls f once more if the machine halted meanwhile
 // and was made again from a snapshot. Only the last call counts. View returns the error of f as it is.
 func (n *Node[C, R]) View(ctx context.Context, c Consistency, f func(ReadAt) error) error {
-	if err := c.reject(ctx); err != nil {
+	if err := n.rejectRead(ctx, c, "View"); err != nil {
 		return err
 	}
 	if c.kind == lease {
@@ -171,11 +181,11 @@ func (n *Node[C, R]) View(ctx context.Context, c Consistency, f func(ReadAt) err
 	}
 }
 
-// Do calls f like View, but while the state machine applies nothing, so that f needs no lock. Everything
-// that the group would apply waits for f. So f must be short, and must not wait for this node: a Propose in
-// f would wait for itself. If ctx ends before f begins, f is not called.
-func (n *Node[C, R]) Do(ctx context.Context, c Consistency, f func() error) error {
-	if err := c.reject(ctx); err != nil {
+// ViewExclusive calls f like View, but while the state machine applies nothing, so that f needs no lock.
+// Everything that the group would apply waits for f. So f must be short, and must not wait for this node: a
+// Propose in f would wait for itself. If ctx ends before f begins, f is not called.
+func (n *Node[C, R]) ViewExclusive(ctx context.Context, c Consistency, f func() error) error {
+	if err := n.rejectRead(ctx, c, "ViewExclusive"); err != nil {
 		return err
 	}
 	if c.kind == lease {

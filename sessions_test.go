@@ -15,12 +15,12 @@ func TestSessionsAreBounded(t *testing.T) {
 	m := millrace.InMemory[int64, int64](&nilMachine[int64]{}, millrace.Binary[int64]()).Sessions(millrace.SessionOptions{MaxBytes: 8 << 10})
 	c := alone(t)
 	n := open(t, c, m)
-	first := n.NewSession()
+	first := n.NewSession().ID()
 	once := func(s millrace.SessionID) error {
-		_, err := n.Propose(t.Context(), 1, millrace.InSession(s, 1, 1))
+		_, err := n.Propose(t.Context(), 1, millrace.InSession(millrace.SessionMark{Session: s, Number: 1}))
 		return err
 	}
-	if err := errors.Join(once(first), once(n.NewSession())); err != nil {
+	if err := errors.Join(once(first), once(n.NewSession().ID())); err != nil {
 		t.Fatal(err)
 	}
 	if err := once(first); !errors.Is(err, millrace.ErrAlreadyApplied) {
@@ -28,7 +28,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 	for n.Metrics().Calls.SessionsEvicted < 7 {
 		// One that is born within 10 ms of log time of a forgotten one counts as forgotten, too.
-		if err := once(n.NewSession()); err != nil && !errors.Is(err, millrace.ErrSessionExpired) {
+		if err := once(n.NewSession().ID()); err != nil && !errors.Is(err, millrace.ErrSessionExpired) {
 			t.Fatal(err)
 		}
 	}

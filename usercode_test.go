@@ -177,8 +177,8 @@ var userFunctions = []struct {
 	{name: "Sync", call: takeSnapshot, says: "Sync of the state machine"},
 	{name: "Close", call: takeSnapshot, says: "Close of a snapshot"},
 	{name: "Files", call: takeSnapshot, says: "Files of a snapshot", kind: "files"},
-	{name: "Do", call: func(ctx context.Context, n *brokenNode) error {
-		return n.Do(ctx, millrace.Linearizable, func() error { theBroken(ctx).at("Do"); return nil })
+	{name: "ViewExclusive", call: func(ctx context.Context, n *brokenNode) error {
+		return n.ViewExclusive(ctx, millrace.Linearizable, func() error { theBroken(ctx).at("ViewExclusive"); return nil })
 	}, says: "the function of a read"},
 	{name: "View", call: func(ctx context.Context, n *brokenNode) error {
 		return n.View(ctx, millrace.Linearizable, func(millrace.ReadAt) error { theBroken(ctx).at("View"); return nil })
@@ -194,6 +194,13 @@ var userFunctions = []struct {
 		}
 		for range events {
 			theBroken(ctx).at("loop over Events")
+			break
+		}
+		return nil
+	}, passes: true},
+	{name: "loop over Led", call: func(ctx context.Context, n *brokenNode) error {
+		for range n.Led(ctx) {
+			theBroken(ctx).at("loop over Led")
 			break
 		}
 		return nil
@@ -243,10 +250,10 @@ func proposeLater(ctx context.Context, n *brokenNode) error {
 }
 
 func proposeTwice(ctx context.Context, n *brokenNode) error {
-	id, err := n.NewSession(), error(nil)
+	id, err := n.NewSession().ID(), error(nil)
 	for range 2 {
 		if err == nil {
-			_, err = n.Propose(ctx, "x", millrace.InSession(id, 1, 1))
+			_, err = n.Propose(ctx, "x", millrace.InSession(millrace.SessionMark{Session: id, Number: 1}))
 		}
 	}
 	return err
@@ -303,7 +310,7 @@ func TestUserFunctions(t *testing.T) {
 					if _, err := n.TakeSnapshot(ctx); err != nil {
 						t.Errorf("afterwards: %v", err)
 					}
-					if err := n.Do(ctx, millrace.Linearizable, func() error { return nil }); err != nil {
+					if err := n.ViewExclusive(ctx, millrace.Linearizable, func() error { return nil }); err != nil {
 						t.Errorf("afterwards: %v", err)
 					}
 				})
@@ -383,7 +390,6 @@ func tryBroken(b *broken, disk *crashfs.FS) (*brokenNode, error) {
 		m = millrace.Durable[string, string](b, brokenCodec{b, ""})
 	}
 	m = m.Results(brokenCodec{b, "Result"}).Digest(b.digest)
-	return millrace.Open(context.Background(), millrace.Config{ID: 1, Dir: "/data", Members: map[uint64]string{1: "one"}}, m,
-		millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithHostOptions(host.WithFS(disk.Mount())),
-		millrace.WithLogger(slog.New(brokenHandler{b})), millrace.WithEvents(b.event))
+	return millrace.Open(context.Background(), millrace.Config{ID: 1, Dir: "/data", Members: map[uint64]string{1: "one"}, Logger: slog.New(brokenHandler{b}), OnEvent: b.event}, m,
+		millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithHostOptions(host.WithFS(disk.Mount())))
 }

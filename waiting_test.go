@@ -35,7 +35,7 @@ func waits(t *testing.T, ids []uint64, change func(*millrace.Config), f func(net
 			}
 			logger := quiet()
 			if id == 1 {
-				logger = millrace.WithLogger(slog.New(slog.NewTextHandler(&out, nil)))
+				logger = millrace.WithHostOptions(host.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
 			}
 			n, err := millrace.Open(t.Context(), c, millrace.InMemory(&counter{}, millrace.Binary[int64]()), millrace.WithTransport(tr), logger, millrace.WithHostOptions(host.WithFS(crashfs.New().Mount())))
 			if err != nil {

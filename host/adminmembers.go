@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/admin"
-	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
@@ -34,7 +33,7 @@ func (a adminPort) Members(group uint64) (admin.Members, error) {
 		of.Members = append(of.Members, admin.Member{ID: i.ID, Role: i.Role.String(), Heard: i.There, Addr: i.Addr, Incarnation: hex.EncodeToString(i.Incarnation[:])})
 	}
 	for _, t := range m.Tokens {
-		if left := t.Expires - g.logTime(); left > 0 {
+		if left := t.Expires - g.LogTime(); left > 0 {
 			of.Tokens = append(of.Tokens, admin.OpenToken{Name: t.Hash.String(), ID: t.Member, Learner: t.Learner, Seconds: int64((left + time.Second - 1) / time.Second)})
 		}
 	}
@@ -72,20 +71,12 @@ func (a adminPort) Plan(ctx context.Context, group uint64, changes []admin.Chang
 		if err != nil {
 			return admin.Plan{}, err
 		}
-		wants = append(wants, want)
-		if c.Addr == "" {
-			continue
-		}
-		if want.want.Op != membership.Add {
+		if c.Addr != "" && want.want.Op != membership.Add {
 			return admin.Plan{}, fmt.Errorf("%s %d needs no address; give one to %s, %s or %s", c.Op, c.ID, admin.OpAdd, admin.OpLearner, admin.OpReplace)
 		}
-		if err := a.h.SetPeer(c.ID, c.Addr); err != nil {
-			return admin.Plan{}, err
-		}
-		g.waitHeard(ctx, c.ID)
+		wants = append(wants, want.At(c.Addr))
 	}
-	g.awaitView(ctx)
-	p, err := g.Plan(wants...)
+	p, err := g.WaitPlan(ctx, wants...)
 	if err != nil {
 		return admin.Plan{}, err
 	}
@@ -95,25 +86,6 @@ func (a adminPort) Plan(ctx context.Context, group uint64, changes []admin.Chang
 		of.Stages = append(of.Stages, admin.Stage{What: s.What, During: s.During, After: s.After})
 	}
 	return of, nil
-}
-
-// waitHeard waits until it is known with which directory a host comes, or for a while.
-func (g *Group) waitHeard(ctx context.Context, id uint64) {
-	ctx, cancel := context.WithTimeout(ctx, hearTime)
-	defer cancel()
-	again := time.NewTicker(watchPace)
-	defer again.Stop()
-	for {
-		r := g.roster()
-		if r == nil || g.host.presented(id, r) != (identity.NewDirectory{}) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-again.C:
-		}
-	}
 }
 
 // Execute implements admin.Host.

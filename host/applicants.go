@@ -21,7 +21,7 @@ func (h *Host) tokenRefusal(id uint64) (why string) {
 			continue
 		}
 		if r := g.roster(); r != nil && g.Err() == nil && !g.members.IsLeaderSilent() {
-			if err := r.RejectToken(a.Hash, id, g.logTime()); err != nil {
+			if err := r.RejectToken(a.Hash, id, g.LogTime()); err != nil {
 				why = err.Error()
 			}
 		}

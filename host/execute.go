@@ -16,12 +16,22 @@ import (
 
 // MemberChange is what a plan does to one member. AddMember, AddLearner, ReplaceMember, PromoteMember,
 // DemoteMember and RemoveMember make one.
-type MemberChange struct{ want membership.Want }
+type MemberChange struct {
+	want membership.Want
+	addr string // not empty: where the host is
+}
+
+// At says where the host of a member is that is added or replaced (host:port). Without it this host must know
+// that: from Config.Members, Host.SetPeer, or a connection of that host.
+func (c MemberChange) At(addr string) MemberChange {
+	c.addr = addr
+	return c
+}
 
 // AddMember adds a host as a voter: it becomes a learner, which gets the log, and a voter when it has caught
 // up. The host must have been heard by the one that plans, with GroupConfig.Joins in its group.
 func AddMember(id uint64) MemberChange {
-	return MemberChange{membership.Want{Op: membership.Add, Member: membership.Member{ID: id}}}
+	return MemberChange{want: membership.Want{Op: membership.Add, Member: membership.Member{ID: id}}}
 }
 
 // AddLearner adds a host as a learner, for good: it has the log and the state machine, serves reads, and does
@@ -43,17 +53,17 @@ func ReplaceMember(id uint64) MemberChange {
 
 // PromoteMember makes a learner a voter, when it has caught up.
 func PromoteMember(id uint64) MemberChange {
-	return MemberChange{membership.Want{Op: membership.Promote, Member: membership.Member{ID: id}}}
+	return MemberChange{want: membership.Want{Op: membership.Promote, Member: membership.Member{ID: id}}}
 }
 
 // DemoteMember makes a voter a learner.
 func DemoteMember(id uint64) MemberChange {
-	return MemberChange{membership.Want{Op: membership.Demote, Member: membership.Member{ID: id}}}
+	return MemberChange{want: membership.Want{Op: membership.Demote, Member: membership.Member{ID: id}}}
 }
 
 // RemoveMember removes a member. Its host stops the group and keeps its data.
 func RemoveMember(id uint64) MemberChange {
-	return MemberChange{membership.Want{Op: membership.Remove, Member: membership.Member{ID: id}}}
+	return MemberChange{want: membership.Want{Op: membership.Remove, Member: membership.Member{ID: id}}}
 }
 
 // MemberPlan is a way from the present members to others, and what each stage does to the group.
@@ -94,11 +104,30 @@ func (p *MemberPlan) String() string {
 	return o.String()
 }
 
+// WaitPlan is Plan for a caller that waits, for 5 s at most: until hosts have come whose address is in their
+// change (MemberChange.At). It also waits until the leader has said who is there.
+func (g *Group) WaitPlan(ctx context.Context, changes ...MemberChange) (*MemberPlan, error) {
+	for _, c := range changes {
+		switch {
+		case c.addr == "":
+			continue
+		case c.want.Op != membership.Add:
+			return nil, fmt.Errorf("millrace: group %d: %w: to %v member %d needs no address; give one to a member that is added or replaced", g.id, membership.ErrRefused, c.want.Op, c.want.ID)
+		}
+		if err := g.host.SetPeer(c.want.ID, c.addr); err != nil {
+			return nil, err
+		}
+		g.waitHeard(ctx, c.want.ID)
+	}
+	g.awaitView(ctx)
+	return g.Plan(changes...)
+}
+
 // Plan says what changes of the members would do, stage by stage, and changes nothing. It judges by what this
 // host knows: who is a member, and which hosts were heard within an election timeout. The error wraps
 // ErrMembersUnchanged and says what cannot be. Any member may plan. A member that does not lead asks the
 // leader which members are there, and uses its last answer (MemberPlan.View). Plan never waits, and is safe
-// for concurrent use.
+// for concurrent use. It does not use MemberChange.At, which WaitPlan does.
 func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	g.askView()
 	r := g.roster()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/control"
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
@@ -95,6 +96,25 @@ func (h *Host) receiveView(from uint64, body []byte) error {
 		h.network.transport.SendBytes(from, transport.Control, leadership.EncodeView(g.id, slices.DeleteFunc(slices.Clone(g.memberIDs()), func(id uint64) bool { return !g.isHere(id) })))
 	}
 	return nil
+}
+
+// waitHeard waits until it is known with which directory a host comes, or for a while.
+func (g *Group) waitHeard(ctx context.Context, id uint64) {
+	ctx, cancel := context.WithTimeout(ctx, hearTime)
+	defer cancel()
+	again := time.NewTicker(watchPace)
+	defer again.Stop()
+	for {
+		r := g.roster()
+		if r == nil || g.host.presented(id, r) != (identity.NewDirectory{}) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+	}
 }
 
 const (

@@ -20,8 +20,10 @@ func (g *Group) countFounded() {
 	}
 }
 
-// logTime returns about the log time now.
-func (g *Group) logTime() time.Duration {
+// LogTime returns about the log time now, as this host estimates it: the latest that it has seen, and what
+// has passed since then on its clock. Log time is how long the group has existed; it stands still while no
+// member runs. Command.Time is the log time of a command.
+func (g *Group) LogTime() time.Duration {
 	now := g.now()
 	return max(g.machine.apply.Time.Estimate(now), g.members.time.Estimate(now))
 }

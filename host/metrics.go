@@ -14,7 +14,7 @@ import (
 
 // Metrics are plain structs: a snapshot of counts and levels, all of which exist from the first moment with
 // the value zero, so that a dashboard has no holes and a rate begins at nothing. How they reach a monitoring
-// system is the program's business; examples/promtext renders them for Prometheus. Neither expvar nor
+// system is the program's business; package ops renders them for Prometheus. Neither expvar nor
 // net/http is imported here: each would add megabytes and a handler to the programs of all users.
 //
 // A count costs an atomic add for each batch at most. What can be derived when it is asked for is not

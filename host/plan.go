@@ -38,7 +38,7 @@ type planWiring Group
 func (g *planWiring) Roster() *membership.Roster { return (*Group)(g).roster() }
 func (g *planWiring) Core() plans.Core           { return g.core.node }
 func (g *planWiring) Now() int64                 { return g.core.at.Ticks }
-func (g *planWiring) LogTime() time.Duration     { return (*Group)(g).logTime() }
+func (g *planWiring) LogTime() time.Duration     { return (*Group)(g).LogTime() }
 func (g *planWiring) MayPropose() bool           { return !g.writes.discarding.waitsForLane }
 func (g *planWiring) IsSettled() bool            { return !g.members.Noted.Any() }
 func (g *planWiring) IsHere(id uint64) bool      { return (*Group)(g).isHere(id) }

@@ -36,8 +36,8 @@ func survivor(t *testing.T) (disk *crashfs.FS, cluster uint64, session millrace.
 		}
 	}
 	propose(1)
-	session = n.NewSession()
-	propose(1000, millrace.InSession(session, 1, 1))
+	session = n.NewSession().ID()
+	propose(1000, millrace.InSession(millrace.SessionMark{Session: session, Number: 1}))
 	if _, err := n.TakeSnapshot(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestARescuedHostGoesOn(t *testing.T) {
 		if have, err := n.Propose(deadline(t), 1); err != nil || have != counts {
 			t.Fatalf("%s: the counter is %d, want %d, %v", life, have, counts, err)
 		}
-		if have, err := n.Propose(deadline(t), 1000, millrace.InSession(session, 1, 1)); err == nil && have == counts+1000 {
+		if have, err := n.Propose(deadline(t), 1000, millrace.InSession(millrace.SessionMark{Session: session, Number: 1})); err == nil && have == counts+1000 {
 			t.Errorf("%s: a command of before is applied twice", life)
 		} else if err != nil && !errors.Is(err, millrace.ErrAlreadyApplied) {
 			t.Error(err)

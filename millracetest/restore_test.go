@@ -61,8 +61,8 @@ func exported(t *testing.T) (archive []byte, session millrace.SessionID, old *co
 	leader := old.Leader(deadline(t))
 	old.propose(leader, 1)
 	old.read(leader, millrace.Linearizable)
-	session = old.Node(leader).NewSession()
-	if _, err := old.Node(leader).Propose(deadline(t), 1000, millrace.InSession(session, 1, 1)); err != nil {
+	session = old.Node(leader).NewSession().ID()
+	if _, err := old.Node(leader).Propose(deadline(t), 1000, millrace.InSession(millrace.SessionMark{Session: session, Number: 1})); err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
@@ -109,7 +109,7 @@ func TestANewClusterBeginsFromAnArchive(t *testing.T) {
 			hosts[id], machines[id], nodes[id] = restoredNode(t, net, disks[id], restoredConfig(id))
 		}
 		for id, n := range nodes {
-			if _, err := n.Propose(deadline(t), 1000, millrace.InSession(session, 1, 1)); !errors.Is(err, millrace.ErrAlreadyApplied) {
+			if _, err := n.Propose(deadline(t), 1000, millrace.InSession(millrace.SessionMark{Session: session, Number: 1})); !errors.Is(err, millrace.ErrAlreadyApplied) {
 				t.Fatalf("round %d: node %d, which gets a command for the second time: %v", round, id, err)
 			}
 			for range 100 {

@@ -45,8 +45,8 @@ func TestAllBeginFromTheirSnapshots(t *testing.T) {
 		leader := c.Leader(deadline(t))
 		c.propose(leader, 1)
 		c.read(leader, millrace.Linearizable)
-		session := c.Node(leader).NewSession()
-		if _, err := c.Node(leader).Propose(deadline(t), 1000, millrace.InSession(session, 1, 1)); err != nil {
+		session := c.Node(leader).NewSession().ID()
+		if _, err := c.Node(leader).Propose(deadline(t), 1000, millrace.InSession(millrace.SessionMark{Session: session, Number: 1})); err != nil {
 			t.Fatal(err)
 		}
 		want := 1001 + c.forgets(leader)
@@ -60,7 +60,7 @@ func TestAllBeginFromTheirSnapshots(t *testing.T) {
 			if n := c.read(id, millrace.Linearizable); n != want {
 				t.Errorf("node %d has %d, want %d", id, n, want)
 			}
-			_, err := c.Node(id).Propose(deadline(t), 1000, millrace.InSession(session, 1, 1))
+			_, err := c.Node(id).Propose(deadline(t), 1000, millrace.InSession(millrace.SessionMark{Session: session, Number: 1}))
 			if !errors.Is(err, millrace.ErrAlreadyApplied) {
 				t.Errorf("node %d, which gets a command for the second time: %v", id, err)
 			}
@@ -182,7 +182,8 @@ func openShelf(t *testing.T, dir string, m millrace.Machine[int64, int64]) *mill
 	n, err := millrace.Open(t.Context(), millrace.Config{
 		ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"},
 		Snapshots: millrace.SnapshotPolicy{Disabled: true, LogBytes: 4, KeepBytes: 1},
-	}, m, millrace.WithLogger(slog.New(slog.DiscardHandler)))
+		Logger:    slog.New(slog.DiscardHandler),
+	}, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,8 +310,8 @@ func TestDurableMachinesAreSyncedAndKept(t *testing.T) {
 
 	// A machine that lies about what Restore has made of it is refused.
 	liar := &liar{shelf{dir: t.TempDir()}}
-	_, err := millrace.Open(t.Context(), millrace.Config{ID: 1, Dir: filepath.Join(dir, "host"), Members: map[uint64]string{1: "127.0.0.1:0"}},
-		millrace.Durable(liar, codec), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+	_, err := millrace.Open(t.Context(), millrace.Config{ID: 1, Dir: filepath.Join(dir, "host"), Members: map[uint64]string{1: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler)},
+		millrace.Durable(liar, codec))
 	if err == nil {
 		t.Error("a machine whose Applied is 0 after Restore was opened")
 	} else {

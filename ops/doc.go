@@ -32,6 +32,8 @@ import (
 type Node interface {
 	Host() *host.Host
 	Group() *host.Group
+	Cluster() string
+	Failed() <-chan struct{}
 	Explain() millrace.Diagnosis
 	Members() millrace.Members
 	Status() millrace.Status

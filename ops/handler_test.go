@@ -45,8 +45,8 @@ func (c *counterMachine) Restore(_ context.Context, r io.Reader) error {
 
 func openNode(t *testing.T, members map[uint64]string) *millrace.Node[int64, int64] {
 	t.Helper()
-	c := millrace.Config{ID: 1, Dir: filepath.Join(t.TempDir(), "1"), Members: members, Listen: "127.0.0.1:0", StageTimes: true, HeartbeatInterval: 20 * time.Millisecond}
-	node, err := millrace.Open(t.Context(), c, millrace.InMemory(&counterMachine{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+	c := millrace.Config{ID: 1, Dir: filepath.Join(t.TempDir(), "1"), Members: members, Listen: "127.0.0.1:0", StageTimes: true, HeartbeatInterval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	node, err := millrace.Open(t.Context(), c, millrace.InMemory(&counterMachine{}, millrace.Binary[int64]()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 // Membership is /members as JSON.
 type Membership struct {
 	Host      uint64   `json:"host"` // that was asked
-	Cluster   uint64   `json:"cluster,string"`
+	Cluster   string   `json:"cluster"`
 	Leader    uint64   `json:"leader"` // 0: not known
 	Founded   bool     `json:"founded"`
 	Version   uint64   `json:"version"`
@@ -98,7 +98,7 @@ type Member struct {
 func (h *Handler) membership() Membership {
 	m := h.node.Members()
 	out := Membership{
-		Host: h.node.Status().ID, Cluster: h.node.Host().Cluster(), Leader: h.node.Status().Leader, Founded: m.Founded, Version: m.Version,
+		Host: h.node.Status().ID, Cluster: h.node.Cluster(), Leader: h.node.Status().Leader, Founded: m.Founded, Version: m.Version,
 		Members: make([]Member, len(m.All)), Removed: append([]uint64{}, m.Removed...), View: m.View, Tolerates: m.Tolerates,
 		Plan: m.Plan, Waits: m.Waits, Tokens: len(m.Tokens),
 	}
@@ -115,7 +115,7 @@ func (h *Handler) members(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var page strings.Builder
-	fmt.Fprintf(&page, "cluster %d, seen from host %d; leader %d (0: not known)\n", m.Cluster, m.Host, m.Leader)
+	fmt.Fprintf(&page, "cluster %s, seen from host %d; leader %d (0: not known)\n", m.Cluster, m.Host, m.Leader)
 	for _, one := range m.Members {
 		heard := "not heard"
 		if one.Heard {

@@ -123,7 +123,7 @@ func Run(ctx context.Context, node Node, s Service) (err error) {
 		go r.supervisor.watch(watched, func() bool { return node.Host().Metrics().Lanes.HungTurns == 0 })
 		select {
 		case <-ctx.Done():
-		case <-node.Group().Failed():
+		case <-node.Failed():
 			err = node.Err()
 		case err = <-r.failed:
 		}

@@ -34,7 +34,8 @@ func program() {
 		if err := s.Parse(args, os.Environ()); err != nil {
 			return err
 		}
-		node, err := millrace.Open(ctx, s.Config, millrace.InMemory(&counterMachine{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+		s.Config.Logger = slog.New(slog.DiscardHandler)
+		node, err := millrace.Open(ctx, s.Config, millrace.InMemory(&counterMachine{}, millrace.Binary[int64]()))
 		if err != nil {
 			return err
 		}

@@ -78,7 +78,7 @@ func NewSettings(name string) *Settings {
 	f.Var((*addresses)(&c.ClientAddrs), "client-addresses", "`addresses` at which clients reach the members, as in members")
 	f.StringVar(&c.Listen, "listen", "", "`address` to listen on for members, if it is not the one in members")
 	f.BoolVar(&c.Joins, "joins", false, "this member comes to a cluster that was founded without it, or with a new directory; cluster names it")
-	f.Uint64Var(&c.Cluster, "cluster", 0, "the `number` of the cluster, for joins: /members has it")
+	f.StringVar(&c.Cluster, "cluster", "", "the `number` of the cluster, for joins: /members has it")
 	f.StringVar(&s.tokenFile, "join-token-file", "", "a `file` with a join token (millrace members token), in place of joins and cluster")
 	f.StringVar(&s.tls.CertFile, "cert", "", "a `file` with the certificate that names this member (millrace cert): members talk over TLS")
 	f.StringVar(&s.tls.KeyFile, "key", "", "a `file` with the private key of cert")

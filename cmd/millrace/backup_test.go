@@ -25,8 +25,9 @@ func openCounter(t *testing.T, dir string, id uint64, addr string) *millrace.Nod
 
 func openCounterWith(t *testing.T, c millrace.Config) *millrace.Node[int64, int64] {
 	t.Helper()
+	c.Logger = slog.New(slog.DiscardHandler)
 	n, err := millrace.Open(t.Context(), c,
-		millrace.InMemory(&counting.Counter{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+		millrace.InMemory(&counting.Counter{}, millrace.Binary[int64]()))
 	if err != nil {
 		t.Fatal(err)
 	}

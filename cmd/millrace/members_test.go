@@ -36,7 +36,8 @@ func runMembersAnd(t *testing.T, waiting ...uint64) (addrs map[uint64]string, no
 	t.Helper()
 	addrs, nodes = map[uint64]string{1: scratch.Address(t)}, map[uint64]*millrace.Node[int64, int64]{}
 	open := func(c millrace.Config) *millrace.Node[int64, int64] {
-		n, err := millrace.Open(t.Context(), c, millrace.InMemory(&counting.Counter{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+		c.Logger = slog.New(slog.DiscardHandler)
+		n, err := millrace.Open(t.Context(), c, millrace.InMemory(&counting.Counter{}, millrace.Binary[int64]()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +48,7 @@ func runMembersAnd(t *testing.T, waiting ...uint64) (addrs map[uint64]string, no
 	propose(t, one, 7, 7)
 	for _, id := range waiting {
 		addrs[id] = scratch.Address(t)
-		nodes[id] = open(millrace.Config{ID: id, Dir: "waiting" + string(rune('0'+id)), Joins: true, Cluster: one.Host().Cluster(), Members: map[uint64]string{1: addrs[1], id: addrs[id]}})
+		nodes[id] = open(millrace.Config{ID: id, Dir: "waiting" + string(rune('0'+id)), Joins: true, Cluster: one.Cluster(), Members: map[uint64]string{1: addrs[1], id: addrs[id]}})
 	}
 	return addrs, nodes
 }

@@ -179,8 +179,8 @@ func (*objectCounter) UseObjects(*millrace.Objects) {}
 // A running host verifies all of its objects, and says which are damaged.
 func TestScrub(t *testing.T) {
 	t.Chdir(t.TempDir()) // paths of sockets are short
-	c := millrace.Config{ID: 1, Dir: "one", Members: map[uint64]string{1: "127.0.0.1:7001"}, Listen: "127.0.0.1:0", AdminSocket: true}
-	n, err := millrace.Open(t.Context(), c, millrace.InMemory(&objectCounter{}, millrace.Binary[int64]()).Objects(millrace.ObjectOptions{}), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+	c := millrace.Config{ID: 1, Dir: "one", Members: map[uint64]string{1: "127.0.0.1:7001"}, Listen: "127.0.0.1:0", AdminSocket: true, Logger: slog.New(slog.DiscardHandler)}
+	n, err := millrace.Open(t.Context(), c, millrace.InMemory(&objectCounter{}, millrace.Binary[int64]()).Objects(millrace.ObjectOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

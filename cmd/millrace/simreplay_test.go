@@ -23,8 +23,8 @@ import (
 // writeFlight returns a recording of a host that has led a group and taken three commands.
 func writeFlight(t *testing.T) (path string) {
 	t.Helper()
-	n, err := millrace.Open(t.Context(), millrace.Config{ID: 1, Dir: t.TempDir(), Members: map[uint64]string{1: scratch.Address(t)}, FlightRecorder: host.FlightRecorder{Bytes: 1 << 20, Data: flight.Hashes}},
-		millrace.InMemory(&counting.Counter{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+	n, err := millrace.Open(t.Context(), millrace.Config{ID: 1, Dir: t.TempDir(), Members: map[uint64]string{1: scratch.Address(t)}, FlightRecorder: host.FlightRecorder{Bytes: 1 << 20, Data: flight.Hashes}, Logger: slog.New(slog.DiscardHandler)},
+		millrace.InMemory(&counting.Counter{}, millrace.Binary[int64]()))
 	if err != nil {
 		t.Fatal(err)
 	}

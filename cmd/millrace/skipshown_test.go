@@ -29,12 +29,11 @@ func (f *fussy) Apply(batch []millrace.Command[int64], results []int64) error {
 func TestSkipIsShown(t *testing.T) {
 	dir := t.TempDir()
 	resumed := make(chan struct{}, 1)
-	n, err := millrace.Open(t.Context(), millrace.Config{ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"}},
-		millrace.InMemory(&fussy{}, millrace.Binary[int64]()), millrace.WithLogger(slog.New(slog.DiscardHandler)), millrace.WithEvents(func(e millrace.Event) {
-			if _, is := e.(event.MachineResumed); is {
-				resumed <- struct{}{}
-			}
-		}))
+	n, err := millrace.Open(t.Context(), millrace.Config{ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler), OnEvent: func(e millrace.Event) {
+		if _, is := e.(event.MachineResumed); is {
+			resumed <- struct{}{}
+		}
+	}}, millrace.InMemory(&fussy{}, millrace.Binary[int64]()))
 	if err != nil {
 		t.Fatal(err)
 	}

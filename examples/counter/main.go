@@ -44,7 +44,7 @@ func main() {
 	}
 	for range time.Tick(time.Second) {
 		sum, err := node.Propose(ctx, 1) // on any member; the command counts once
-		read := node.Do(ctx, millrace.Linearizable, func() error { log.Print(c.n); return nil })
-		log.Println("added one:", sum, err, read)
+		read := func() error { log.Print(c.n); return nil }
+		log.Println("added one:", sum, err, node.ViewExclusive(ctx, millrace.Linearizable, read))
 	}
 }

@@ -37,12 +37,12 @@ func startHosts(t *testing.T, n int, flags ...string) *hosts {
 	}
 	h := &hosts{t: t, end: make([]func(), n)}
 	for id := 1; id <= n; id++ {
-		o, err := parseFlags(append([]string{"-id", strconv.Itoa(id), "-dir", filepath.Join(t.TempDir(), "host"), "-max-bytes", "100000",
-			"-peers", strings.Join(peers, ","), "-http", strings.Join(clients, ",")}, flags...))
+		o, err := parse(append([]string{"-id", strconv.Itoa(id), "-dir", filepath.Join(t.TempDir(), "host"), "-max-bytes", "100000",
+			"-members", strings.Join(peers, ","), "-client-addresses", strings.Join(clients, ",")}, flags...), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.config.HeartbeatInterval = 10 * time.Millisecond
+		o.Config.HeartbeatInterval = 10 * time.Millisecond
 		h.options = append(h.options, o)
 	}
 	for i := range n {
@@ -114,7 +114,7 @@ type answer struct {
 // send sends a request to a host, with headers given as "Name: value". Code 0 means that there was no answer.
 func (h *hosts) send(i int, method, path, body string, headers ...string) answer {
 	h.t.Helper()
-	r, err := http.NewRequestWithContext(h.t.Context(), method, "http://"+h.options[i].http+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(h.t.Context(), method, "http://"+h.options[i].address()+path, strings.NewReader(body))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func (h *hosts) expect(code int, part string, i int, method, path, body string, 
 // objects returns the names of the objects on the disk of a host.
 func (h *hosts) objects(i int) []string {
 	h.t.Helper()
-	entries, err := os.ReadDir(filepath.Join(h.options[i].config.Dir, "groups", "1", "objects"))
+	entries, err := os.ReadDir(filepath.Join(h.options[i].Config.Dir, "groups", "1", "objects"))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -217,13 +217,13 @@ func TestRequests(t *testing.T) {
 // bytes on the disk.
 func TestBrokenPuts(t *testing.T) {
 	h := startHosts(t, 1)
-	r, _ := http.NewRequestWithContext(t.Context(), "PUT", "http://"+h.options[0].http+"/a", io.LimitReader(rand.NewChaCha8([32]byte{}), 200_000))
+	r, _ := http.NewRequestWithContext(t.Context(), "PUT", "http://"+h.options[0].address()+"/a", io.LimitReader(rand.NewChaCha8([32]byte{}), 200_000))
 	w, err := http.DefaultClient.Do(r)
 	if err != nil || w.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("200,000 bytes in chunks: %v, %v, want status 413", w, err)
 	}
 	for _, half := range []bool{false, true} { // the client is gone, or ends what it sends and waits for an answer
-		c, err := net.Dial("tcp", h.options[0].http)
+		c, err := net.Dial("tcp", h.options[0].address())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,9 +287,9 @@ func TestRestarts(t *testing.T) {
 
 	// From here on each command makes the log long enough for a snapshot, and the log keeps nothing behind it.
 	h.end[0]()
-	h.options[0].config.Snapshots = millrace.SnapshotPolicy{LogBytes: 1, KeepBytes: 1}
+	h.options[0].Config.Snapshots = millrace.SnapshotPolicy{LogBytes: 1, KeepBytes: 1}
 	h.start(0)
-	snapshots := filepath.Join(h.options[0].config.Dir, "groups", "1", "snapshots")
+	snapshots := filepath.Join(h.options[0].Config.Dir, "groups", "1", "snapshots")
 	put("c", "more")
 	h.eventually(func() error {
 		h.expect(404, "", 0, "DELETE", "/none", "") // a command, so that log time passes and a snapshot is due
@@ -342,7 +342,7 @@ func TestDamaged(t *testing.T) {
 	h.expect(201, "", 0, "PUT", "/a", content)
 	h.expect(200, content, 1, "GET", "/a", "")
 	h.end[1]()
-	objects := filepath.Join(h.options[1].config.Dir, "groups", "1", "objects")
+	objects := filepath.Join(h.options[1].Config.Dir, "groups", "1", "objects")
 	if err := os.RemoveAll(filepath.Join(objects, h.objects(1)[0])); err != nil {
 		t.Fatal(err)
 	}
@@ -359,21 +359,19 @@ func TestDamaged(t *testing.T) {
 	})
 }
 
-// Each wrong flag has a sentence that names it.
-func TestFlags(t *testing.T) {
-	const good = "-id 1 -dir d -peers 1=127.0.0.1:7001 -http 1=127.0.0.1:8001"
+// What is wrong with a setting is said in a sentence that names it.
+func TestSettings(t *testing.T) {
+	const good = "-id 1 -dir d -members 1=127.0.0.1:7001 -client-addresses 1=127.0.0.1:8001"
 	for _, c := range []struct{ args, want string }{
 		{good, ""},
-		{good + " more", `"more" is no flag`},
-		{good + " -max-bytes 0", "-max-bytes is 0, want 1 to 137438953472"},
-		{good + " -life 1ms", "-life is 1ms, want 1s to 720h0m0s"},
-		{good + " -http 2=127.0.0.1:8002", "-http has no address for -id 1"},
-		{good + " -http 1=10.0.0.1:8001", "10.0.0.1:8001 is not a loopback address"},
-		{good + " -http 1=10.0.0.1:8001 -public", ""},
-		{good + " -peers 1=127.0.0.1:7001,1=127.0.0.1:7002", "each number once"},
-		{good + " -id 2 -http 2=127.0.0.1:8002", "Config.Members has no entry for this host, id 2"},
+		{good + " more", `"more" is no setting`},
+		{good + " -max-bytes 0", "max-bytes is 0, want 1 to 137438953472"},
+		{good + " -life 1ms", "life is 1ms, want 1s to 720h0m0s"},
+		{good + " -client-addresses 2=127.0.0.1:8002", "Config.ClientAddrs has an entry for 2"},
+		{good + " -client-addresses 1=10.0.0.1:8001", "10.0.0.1:8001 is not a loopback address"},
+		{good + " -client-addresses 1=10.0.0.1:8001 -public", ""},
 	} {
-		_, err := parseFlags(strings.Fields(c.args))
+		_, err := parse(strings.Fields(c.args), nil)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s:\n%v, want %q", c.args, err, c.want)
 		}

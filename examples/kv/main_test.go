@@ -31,8 +31,8 @@ func startHosts(t *testing.T, n int, flags ...string) (addresses []string, leade
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, n)
 	for id := 1; id <= n; id++ {
-		o, err := server.ParseFlags("kv", append([]string{"-id", strconv.Itoa(id), "-dir", t.TempDir(), "-heartbeat", "10ms",
-			"-peers", strings.Join(peers, ","), "-http", strings.Join(clients, ",")}, flags...))
+		o, err := server.Parse("kv", append([]string{"-id", strconv.Itoa(id), "-dir", t.TempDir(), "-heartbeat", "10ms",
+			"-members", strings.Join(peers, ","), "-client-addresses", strings.Join(clients, ",")}, flags...), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,7 +286,7 @@ func TestEndAnswersWhatWasTaken(t *testing.T) {
 
 // A signal that comes while the process starts ends it in good order, as later ones do.
 func TestEndDuringTheStart(t *testing.T) {
-	o, err := server.ParseFlags("kv", []string{"-id", "1", "-dir", t.TempDir(), "-peers", "1=127.0.0.1:0", "-http", "1=127.0.0.1:0"})
+	o, err := server.Parse("kv", []string{"-id", "1", "-dir", t.TempDir(), "-members", "1=127.0.0.1:0", "-client-addresses", "1=127.0.0.1:0"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

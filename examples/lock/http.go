@@ -66,7 +66,7 @@ func (s *server) read(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
 	defer cancel()
 	var held lease
-	err := s.node.Do(ctx, millrace.Linearizable, func() error { held = s.locks.Locks[r.PathValue("name")]; return nil })
+	err := s.node.ViewExclusive(ctx, millrace.Linearizable, func() error { held = s.locks.Locks[r.PathValue("name")]; return nil })
 	if err != nil {
 		refuse(w, err)
 		return

@@ -6,56 +6,45 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"log"
-	"net/http"
-	"os/signal"
-	"syscall"
+	"net"
+	"os"
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/ops"
 )
 
 func main() {
-	id := flag.Uint64("id", 1, "this process: 1, 2 or 3")
-	dir := flag.String("dir", "data", "the `directory` above those of the processes")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *id, *dir); err != nil {
-		log.Fatal(err)
-	}
+	ops.Main("lock", func(ctx context.Context, args []string) error {
+		s := ops.NewSettings("lock")
+		s.Config.Members, s.Config.ClientAddrs = map[uint64]string{}, map[uint64]string{}
+		for i := range uint64(3) { // unless the settings say otherwise
+			s.Config.Members[i+1] = fmt.Sprintf("127.0.0.1:%d", 7001+i)
+			s.Config.ClientAddrs[i+1] = fmt.Sprintf("127.0.0.1:%d", 8001+i)
+		}
+		s.Config.Dir = "data" // each process has a directory in it
+		if err := s.Parse(args, os.Environ()); err != nil {
+			return err
+		}
+		return run(ctx, s)
+	})
 }
 
-// closeTimeout is how long clients may take at the end, and then the node.
-const closeTimeout = 10 * time.Second
-
-func run(ctx context.Context, id uint64, dir string) error {
-	config := millrace.Config{ID: id, Dir: fmt.Sprintf("%s/%d", dir, id), Members: map[uint64]string{}}
-	for i := range uint64(3) {
-		config.Members[i+1] = fmt.Sprintf("127.0.0.1:%d", 7001+i)
+func run(ctx context.Context, s *ops.Settings) error {
+	c := s.Config
+	c.Dir = fmt.Sprintf("%s/%d", c.Dir, c.ID)
+	listener, err := net.Listen("tcp", c.ClientAddrs[c.ID])
+	if err != nil {
+		return fmt.Errorf("listen for clients: %w", err)
 	}
+	defer listener.Close()
 	state, m := machine()
-	node, err := millrace.Open(ctx, config, m)
+	node, err := millrace.Open(ctx, c, m)
 	if err != nil {
 		return err
 	}
-	s := &server{node: node, locks: state, timeout: 5 * time.Second}
-	web := &http.Server{Addr: fmt.Sprintf("127.0.0.1:%d", 8000+id), Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second}
-	failed := make(chan error, 1)
-	go func() { failed <- web.ListenAndServe() }()
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-	}
-	answers, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	if web.Shutdown(answers) != nil {
-		_ = web.Close() // a client that is too slow
-	}
-	end, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	return errors.Join(err, node.Close(end))
+	service := s.Service()
+	service.Handler, service.Listener = (&server{node: node, locks: state, timeout: 5 * time.Second}).handler(), listener
+	return ops.Run(ctx, node, service)
 }

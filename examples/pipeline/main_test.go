@@ -26,7 +26,7 @@ func TestLoad(t *testing.T) {
 	if n, err := load(node, strings.NewReader(lines.String())); n != 5*window || err != nil {
 		t.Fatal(n, err)
 	}
-	if err := node.Do(t.Context(), millrace.Linearizable, func() error { return nil }); err != nil || v.bytes != want {
+	if err := node.ViewExclusive(t.Context(), millrace.Linearizable, func() error { return nil }); err != nil || v.bytes != want {
 		t.Errorf("%d bytes, want %d; %v", v.bytes, want, err)
 	}
 	if n, err := load(node, strings.NewReader("")); n != 0 || err != nil {

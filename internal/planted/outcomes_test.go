@@ -2,6 +2,19 @@ package planted_test
 
 // outcomeBugs are bugs in what clients are told, and in the sessions.
 var outcomeBugs = []bug{
+	{name: "session_forgets_the_open", what: "a Session tells members to forget a number whose command has no outcome yet", in: ".", found: "TestSessionKeepsTheLowestNumber", edits: []edit{{"sessions.go",
+		`s.low < s.next && !s.open[s.low]; s.low++`, `s.low <= m.Number && s.low < s.next; s.low++`}}},
+	{name: "unknown_ends_a_number", what: "a Session counts a number as ended whose outcome is unknown", in: ".", found: "TestSessionHearsOfOutcomes", edits: []edit{{"sessions.go",
+		`m.of != nil && !errors.Is(err, ErrIndeterminate) && `, `m.of != nil && `}}},
+	{name: "led_before_it_has_read", what: "Led yields a term before everything of earlier terms is applied", in: ".", found: "TestLed", edits: []edit{{"led.go",
+		`n.Read(led, Linearizable)`, `n.Read(led, Local)`}}},
+	{name: "led_outlives_its_term", what: "a context of Led does not end with the leadership", in: ".", found: "TestLed", edits: []edit{{"led.go",
+		`s.Role != RoleLeader || s.Term != term || n.Err() != nil`, `s.Term == 0 || n.Err() != nil`}}},
+	{name: "machine_waits_for_itself", what: "a machine that is called in a turn may wait for its own node", in: ".", found: "TestMachineMustNotCallItsNode", edits: []edit{{"host/internal/apply/queue.go",
+		`	outside := q.enter()`, `	outside := q.inside.Load()`}}},
+	{name: "lane_is_never_inside", what: "a machine that is called by its lane outside of Apply may wait for its own node", in: ".", found: "TestMachineMustNotCallItsNode", edits: []edit{{"host/internal/apply/round.go",
+		`	defer q.inside.Store(q.enter())
+`, ``}}},
 	{name: "skipped_are_dropped", what: "a command whose index a snapshot covers is answered as surely not committed", in: "host/internal/proposals", found: "TestPendingSkippedBySnapshot", edits: []edit{{"host/internal/proposals/queue.go",
 		`q.tell(w, Settlement{Err: errCovered(index)})`, `q.tell(w, Settlement{Err: outcome.ErrDropped})`}}},
 	{name: "clients_wait_at_the_end", what: "a group that stops leaves clients waiting whose commands are in the log", in: "host", found: "TestCloseAnswersEveryone", edits: []edit{{"host/internal/proposals/end.go",
@@ -54,7 +67,7 @@ var outcomeBugs = []bug{
 	q.delivery.Flush()`, `q.answer(w, 0, 0, Dropped) })`}}},
 	{name: "next_gets_the_tag", what: "an outcome of SubmitMany comes with the tag of the next command", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/internal/proposals/waiter.go",
 		`Tag: w.tag,`, `Tag: w.tag + 1,`}}},
-	{name: "places_are_lost", what: "SubmitMany keeps the places of commands that were not taken", in: "host", found: "TestSubmitManyWhenOverloaded", edits: []edit{{"host/completions.go",
+	{name: "places_are_lost", what: "SubmitMany keeps the places of commands that were not taken", in: "host", found: "TestSubmitManyWhenOverloaded", edits: []edit{{"host/submitmany.go",
 		`done.Cancel(begun - taken)`, `_ = begun`}}},
 	{name: "memory_is_taken_over", what: "Completions take over the memory that Take is given, and clear it though outcomes wait there", in: "internal/completion", found: "TestTheMemoryOfTakeIsTheCallers", edits: []edit{{"internal/completion/queue.go",
 		`	taken = append(reuse[:0], waiting...)
@@ -80,7 +93,7 @@ var outcomeBugs = []bug{
 		return taken, refused // a`}}},
 	{name: "taken_results_are_kept", what: "a command that hangs keeps the results of others alive that were taken", in: ".", found: "TestSubmitManyKeepsNoResults", edits: []edit{{"propose.go",
 		`	p.result = none // the pool`, `	_ = none // the pool`}}},
-	{name: "read_with_the_next_tag", what: "a read of SubmitRead comes with the tag of the next one", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/completions.go",
+	{name: "read_with_the_next_tag", what: "a read of SubmitRead comes with the tag of the next one", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/submitmany.go",
 		`outcome.Completion{Tag: r.tag, Read`, `outcome.Completion{Tag: r.tag + 1, Read`}}},
 	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/host.go",
 		`return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)`, `return h.network.frames.Add(1)`}}},

@@ -2,6 +2,10 @@ package planted_test
 
 // Bugs about commands that a state machine cannot apply.
 var poisonBugs = []bug{
+	{name: "halted_gets_what_the_log_has", what: "a halted machine forgets a committed entry for which its log has another leader's, and is given that", in: "host/internal/apply", found: "TestAHaltedMachineGetsWhatIsCommitted", edits: []edit{{"host/internal/apply/halt.go",
+		`n > 0 && !q.holds(m.Entries[n-1].ID())`, `n > 0 && last > q.Log.LastIndex()`}}},
+	{name: "rebuilt_of_another_leader", what: "a machine is made again from entries that its log does not have yet, or has of another leader", in: "host/internal/apply", found: "TestRebuildWaitsForTheLog", edits: []edit{{"host/internal/apply/rebuild.go",
+		`had.Index > q.rebuildTo && !q.holds(had)`, `had.Index > q.rebuildTo && had.Index > q.Log.LastIndex()`}}},
 	{name: "codec_not_tried", what: "a command that its codec cannot decode is proposed", in: ".", found: "TestCommandThatDoesNotComeBackIsNotProposed", edits: []edit{{"machine.go",
 		`return Machine[C, R]{sm: sm, codec: codec, tries: !isSure(codec)}`, `return Machine[C, R]{sm: sm, codec: codec}`}}},
 	{name: "poison_stops_the_group", what: "a command that the state machine cannot apply stops the group, on every member", in: "host", found: "TestFailureStopsOneGroup", edits: []edit{{"host/internal/apply/round.go",

@@ -131,8 +131,8 @@ func startFiles(t *testing.T, seed uint64, flags ...string) *filesRun {
 		k.end(t)
 	})
 	for _, p := range k.hosts {
-		p.args = append([]string{"-id", strconv.Itoa(p.id), "-dir", p.dir, "-life", "3s", "-peers", list(k.hosts, func(p *process) string { return p.raft }),
-			"-http", list(k.hosts, func(p *process) string { return p.address })}, flags...)
+		p.args = append([]string{"-id", strconv.Itoa(p.id), "-dir", p.dir, "-life", "3s", "-members", list(k.hosts, func(p *process) string { return p.raft }),
+			"-client-addresses", list(k.hosts, func(p *process) string { return p.address })}, flags...)
 		p.start(t, p.args)
 	}
 	k.awaitOpen(t)

@@ -204,8 +204,8 @@ func runMember(text string) error {
 	n, err := millrace.Open(context.Background(), millrace.Config{
 		ID: setup.ID, Dir: setup.Dir, Members: setup.Members, HeartbeatInterval: 20 * time.Millisecond,
 		Snapshots: millrace.SnapshotPolicy{LogBytes: 1 << 20, KeepBytes: 1}, SnapshotBytesPerSecond: 8 << 20,
-	}, millrace.InMemory(millrace.StateMachine[[]byte, uint64](m), millrace.Bytes()), millrace.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))),
-		millrace.WithEvents(func(e millrace.Event) {
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		OnEvent: func(e millrace.Event) {
 			switch e := e.(type) {
 			case event.SnapshotTaken:
 				out.say("published %d\nend taking", e.Index)
@@ -214,7 +214,8 @@ func runMember(text string) error {
 			case event.SnapshotInstalled:
 				out.say("published %d\nend installing", e.Index)
 			}
-		}))
+		},
+	}, millrace.InMemory(millrace.StateMachine[[]byte, uint64](m), millrace.Bytes()))
 	if err != nil {
 		return err
 	}
@@ -224,7 +225,7 @@ func runMember(text string) error {
 	clients := startClients(n, setup.Clients, out)
 	stopped := make(chan error, 1)
 	go func() {
-		<-n.Group().Failed()
+		<-n.Failed()
 		stopped <- n.Err()
 	}()
 	asked := make(chan string)

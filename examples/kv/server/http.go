@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/examples/promtext"
 )
 
 // What clients may ask for. Together the bounds limit the memory of changes under way: about 64 MiB.
@@ -26,9 +25,9 @@ const (
 // api answers HTTP on one host.
 type api struct {
 	id       uint64
-	http     map[uint64]string // addresses for clients, by host
 	node     *millrace.Node[Command, Result]
 	store    Store
+	pages    http.Handler  // of package ops
 	redirect bool          // changes go to the leader by a redirect, and are not forwarded
 	timeout  time.Duration // for a request, from its arrival to its answer
 	changes  chan struct{} // holds a token for each change under way
@@ -45,8 +44,8 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("GET /members", a.members)
 	mux.HandleFunc("POST /members", a.changeMembers)
 	mux.HandleFunc("POST /members/token", a.joinToken)
-	mux.HandleFunc("GET /explain", a.explain)
-	mux.HandleFunc("GET /metrics", a.metrics)
+	mux.Handle("GET /explain", a.pages)
+	mux.Handle("GET /metrics", a.pages)
 	return mux
 }
 
@@ -205,10 +204,10 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, c Command) {
 			refuse(w, http.StatusBadRequest, "%v", err)
 			return
 		}
-		options = append(options, millrace.InSession(id, number, low))
+		options = append(options, millrace.InSession(millrace.SessionMark{Session: id, Number: number, Low: low}))
 	}
 	if a.redirect {
-		options = append(options, millrace.Here())
+		options = append(options, millrace.IfLeader())
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
 	defer cancel()
@@ -272,7 +271,7 @@ func parseCondition(r *http.Request) (Condition, uint64, error) {
 // session draws a session for a client that may send a change more than once.
 func (a *api) session(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusCreated)
-	fmt.Fprintln(w, a.node.NewSession())
+	fmt.Fprintln(w, a.node.NewSession().ID())
 }
 
 // parseIdempotencyKey reads SESSION:NUMBER or SESSION:NUMBER:LOWEST. The lowest number whose answer the
@@ -291,21 +290,6 @@ func parseIdempotencyKey(key string) (id millrace.SessionID, number, low uint64,
 		}
 	}
 	return id, 0, 0, fmt.Errorf("Idempotency-Key is %.80q, want SESSION:NUMBER with a session of POST /sessions and the number of the change in it, 1 for the first; or SESSION:NUMBER:LOWEST with the lowest number that was not answered", key)
-}
-
-// explain says what is wrong with the group as this host sees it, and what to do: 503 if anything is.
-func (a *api) explain(w http.ResponseWriter, _ *http.Request) {
-	d := a.node.Explain()
-	if !d.Healthy {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	fmt.Fprintln(w, d)
-}
-
-// metrics writes what Prometheus reads.
-func (a *api) metrics(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", promtext.ContentType)
-	_ = promtext.Write(w, a.node.Host()) // the client is gone, or the network
 }
 
 // fail answers a request that has failed. Millrace-Outcome is "none" if a change was not applied and never
@@ -345,7 +329,7 @@ func retryAfter(err error) string {
 type Status struct {
 	ID, Term, Leader uint64 // Leader 0: not known
 	Role             string // leader, follower, candidate or pre-candidate
-	Cluster          uint64 `json:",string"` // its number, for hosts that join; readers of JSON round such numbers
+	Cluster          string // its number, for hosts that join; readers of JSON round such numbers
 	Committed        uint64 // as far as this host knows
 	Durable          uint64 // through which index the log is on this host's disk
 	Applied          uint64 // index of the last command in the state
@@ -360,7 +344,7 @@ func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 	s := a.node.Status()
 	answer := Status{
 		ID: s.ID, Term: s.Term, Leader: s.Leader, Role: s.Role.String(),
-		Cluster: a.node.Host().Cluster(), Committed: s.Committed, Durable: s.Durable, Applied: s.Applied, DuplicatesSuppressed: s.DuplicatesSuppressed,
+		Cluster: a.node.Cluster(), Committed: s.Committed, Durable: s.Durable, Applied: s.Applied, DuplicatesSuppressed: s.DuplicatesSuppressed,
 	}
 	t := a.store.Totals()
 	answer.Keys, answer.Bytes = t.Keys, t.Bytes

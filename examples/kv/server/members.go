@@ -34,7 +34,9 @@ func (a *api) changeMembers(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "%v", err)
 		return
 	}
-	plan, err := a.node.Plan(changes...)
+	ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
+	defer cancel()
+	plan, err := a.node.Plan(ctx, changes...)
 	if err != nil {
 		refuse(w, http.StatusConflict, "%v", err)
 		return
@@ -43,8 +45,6 @@ func (a *api) changeMembers(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, plan)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
-	defer cancel()
 	switch err := a.node.Execute(ctx, plan); {
 	case err == nil:
 		fmt.Fprintln(w, plan)
@@ -82,19 +82,19 @@ func (a *api) joinToken(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, token)
 }
 
-// parseChanges reads the changes of a form, and tells the host where new members are.
+// parseChanges reads the changes of a form.
 func (a *api) parseChanges(form url.Values) (changes []millrace.MemberChange, err error) {
 	for _, of := range []struct {
 		word    string
-		change  func(uint64) millrace.MemberChange
+		change  func(id uint64, addr string) millrace.MemberChange
 		hasAddr bool
 	}{
 		{"add", millrace.AddMember, true},
 		{"learner", millrace.AddLearner, true},
 		{"replace", millrace.ReplaceMember, false},
-		{"promote", millrace.PromoteMember, false},
-		{"demote", millrace.DemoteMember, false},
-		{"remove", millrace.RemoveMember, false},
+		{"promote", without(millrace.PromoteMember), false},
+		{"demote", without(millrace.DemoteMember), false},
+		{"remove", without(millrace.RemoveMember), false},
 	} {
 		for _, text := range form[of.word] {
 			number, addr, found := strings.Cut(text, "=")
@@ -102,16 +102,16 @@ func (a *api) parseChanges(form url.Values) (changes []millrace.MemberChange, er
 			if err != nil || found != of.hasAddr {
 				return nil, fmt.Errorf("%s=%.80q: want %s=4%s", of.word, text, of.word, map[bool]string{true: "=127.0.0.1:7004"}[of.hasAddr])
 			}
-			if of.hasAddr {
-				if err := a.node.Host().SetPeer(id, addr); err != nil {
-					return nil, err
-				}
-			}
-			changes = append(changes, of.change(id))
+			changes = append(changes, of.change(id, addr))
 		}
 	}
 	if len(changes) == 0 {
 		return nil, errors.New("the form has no change: want add=4=127.0.0.1:7004, learner=4=127.0.0.1:7004, replace=3, promote=4, demote=2 or remove=1")
 	}
 	return changes, nil
+}
+
+// without makes a change that needs no address like those that take one.
+func without(change func(id uint64) millrace.MemberChange) func(uint64, string) millrace.MemberChange {
+	return func(id uint64, _ string) millrace.MemberChange { return change(id) }
 }

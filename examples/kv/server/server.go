@@ -6,18 +6,14 @@ package server
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/ops"
 )
 
 // Store is the state machine of a host, and what HTTP reads of it. Get and Totals are for any goroutine.
@@ -31,161 +27,92 @@ type Store interface {
 // Open opens the state of a host with this directory.
 type Open func(dir string) (Store, error)
 
-// The statuses with which the process ends: 0 after SIGTERM or an interrupt and a close in good order.
-const (
-	exitFailed = 1 // a sentence on standard error says what
-	exitUsage  = 2
-)
-
-// Main is the program: it serves, with the flags of the command line, until the process gets a signal.
+// Main is the program: it serves, with the settings of the process, until a signal comes. Package ops has the
+// settings that programs share, the pages for operators, and the end of the process in good order.
 func Main(name string, open Open) {
-	o, err := ParseFlags(name, os.Args[1:])
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-		os.Exit(exitUsage)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := Run(ctx, o, open); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-		os.Exit(exitFailed)
-	}
+	ops.Main(name, func(ctx context.Context, args []string) error {
+		o, err := Parse(name, args, os.Environ())
+		if err != nil {
+			return err
+		}
+		return Run(ctx, o, open)
+	})
 }
 
-// Options are the flags.
+// Options are the settings of a process: those of package ops, and of the store.
 type Options struct {
-	config   millrace.Config
-	http     map[uint64]string
+	*ops.Settings
 	redirect bool
+	public   bool
 	timeout  time.Duration
 }
 
-// ParseFlags parses the flags of a program with this name.
-func ParseFlags(name string, args []string) (o Options, err error) {
-	c := &o.config
-	flags := flag.NewFlagSet(name, flag.ExitOnError)
-	flags.Uint64Var(&c.ID, "id", 0, "this host's `number` in -peers, which belongs to its directory forever")
-	flags.StringVar(&c.Dir, "dir", "", "this host's `directory`; it is made if missing")
-	peers := flags.String("peers", "", "`addresses` for Raft of all hosts, the same on each: 1=127.0.0.1:7001,2=127.0.0.1:7002,3=127.0.0.1:7003")
-	flags.BoolVar(&c.Joins, "joins", false, "this host comes to a cluster that was founded without it, or with another directory of it: it waits until POST /members on another host adds or replaces it")
-	flags.Uint64Var(&c.Cluster, "cluster", 0, "the `number` of the cluster, for -joins: GET /status of its hosts has it")
-	token := flags.String("join-token-file", "", "`file` with what POST /members/token has returned on another host: this host joins the cluster by it, in place of -joins and -cluster")
-	clients := flags.String("http", "", "`addresses` for clients of all hosts: 1=127.0.0.1:8001,2=127.0.0.1:8002,3=127.0.0.1:8003")
-	flags.StringVar(&c.Listen, "listen", "", "`address` for Raft to listen on, if it is not the one in -peers")
-	public := flags.Bool("public", false, "allow addresses that other machines reach; every machine that reaches -http, and without -cert the others, too, can read and write")
-	secured := &millrace.TLS{}
-	flags.StringVar(&secured.CertFile, "cert", "", "`file` with the certificate that names -id (millrace cert): hosts talk over TLS")
-	flags.StringVar(&secured.KeyFile, "key", "", "`file` with the private key of -cert")
-	flags.StringVar(&secured.CAFile, "ca", "", "`file` with the CAs that name hosts")
-	flags.DurationVar(&c.HeartbeatInterval, "heartbeat", 100*time.Millisecond, "`time` between heartbeats, the same on each host; ten without one start an election")
-	flags.BoolVar(&c.Leases, "leases", true, "let members promise their leader to elect no other for a while, the same on each host: consistency=lease needs it")
-	flags.Int64Var(&c.Snapshots.LogBytes, "snapshot-bytes", 0, "how many `bytes` the log grows between two snapshots; 0: 64 MiB, or four times the last snapshot if that is more")
-	flags.BoolVar(&c.SingleEntries, "single-entries", false, "make each command an entry of the log, so that hosts of a version without batches can follow")
-	flags.BoolVar(&o.redirect, "redirect", false, "send clients to the leader with their changes; without it, this host forwards them")
-	flags.DurationVar(&o.timeout, "timeout", 5*time.Second, "the longest `time` from a request to its answer")
-	_ = flags.Parse(args) // it ends the process on an error
-	if flags.NArg() > 0 {
-		return o, fmt.Errorf("%q is no flag; -h prints them", flags.Arg(0))
+// Parse reads the settings of a program with this name.
+func Parse(name string, args, environment []string) (o Options, err error) {
+	o.Settings = ops.NewSettings(name)
+	c, f := &o.Config, o.Flags
+	c.Leases, c.MaxCommandBytes = true, maxCommandBytes // consistency=lease needs leases
+	f.Var(f.Lookup("members").Value, "peers", "the earlier name of members")
+	f.Var(f.Lookup("client-addresses").Value, "http", "the earlier name of client-addresses: where this host listens for clients, and where the others do")
+	f.BoolVar(&o.public, "public", false, "let other machines reach client-addresses: no client is asked for a password, so every machine that reaches them can read and write")
+	f.BoolVar(&c.SingleEntries, "single-entries", false, "make each command an entry of the log, so that hosts of a version without batches can follow")
+	f.BoolVar(&o.redirect, "redirect", false, "send clients to the leader with their changes; without it, this host forwards them")
+	f.DurationVar(&o.timeout, "timeout", 5*time.Second, "the longest `time` from a request to its answer")
+	if err := o.Settings.Parse(args, environment); err != nil {
+		return o, err
 	}
-	if secured.CertFile != "" || secured.KeyFile != "" || secured.CAFile != "" {
-		c.TLS = secured
-	}
-	c.Insecure = *public && c.TLS == nil
+	return o, o.check()
+}
+
+// check refuses what only this program knows to be wrong.
+func (o *Options) check() error {
+	wrong := func(format string, args ...any) error { return &ops.UsageError{Err: fmt.Errorf(format, args...)} }
 	if o.timeout < time.Millisecond || o.timeout > time.Hour {
-		return o, fmt.Errorf("-timeout is %v, want 1ms to 1h", o.timeout)
+		return wrong("setting timeout is %v, want 1ms to 1h", o.timeout)
 	}
-	if c.Members, err = parseAddresses(*peers); err != nil {
-		return o, fmt.Errorf("-peers: %w", err)
+	if o.Config.ClientAddrs[o.Config.ID] == "" {
+		return wrong("setting client-addresses has no address for this host, id %d", o.Config.ID)
 	}
-	if *token != "" {
-		text, err := os.ReadFile(*token)
-		if err != nil {
-			return o, fmt.Errorf("-join-token-file: %w", err)
-		}
-		c.JoinToken = strings.TrimSpace(string(text))
-	}
-	if o.http, err = parseAddresses(*clients); err != nil {
-		return o, fmt.Errorf("-http: %w", err)
-	}
-	if o.http[c.ID] == "" {
-		return o, fmt.Errorf("-http has no address for -id %d", c.ID)
-	}
-	for id, address := range o.http {
-		if name, _, _ := net.SplitHostPort(address); !*public && name != "localhost" && !net.ParseIP(name).IsLoopback() {
-			return o, fmt.Errorf("-http: host %d: %s is not a loopback address, and HTTP asks for no password here; -public lets other machines in", id, address)
+	for id, address := range o.Config.ClientAddrs {
+		if name, _, _ := net.SplitHostPort(address); !o.public && name != "localhost" && !net.ParseIP(name).IsLoopback() {
+			return wrong("setting client-addresses: host %d: %s is not a loopback address, and HTTP asks for no password here; public lets other machines in", id, address)
 		}
 	}
-	c.ClientAddrs, c.MaxCommandBytes = o.http, maxCommandBytes
-	return o, c.Validate()
+	return nil
 }
-
-// parseAddresses parses a list such as 1=127.0.0.1:7001,2=127.0.0.1:7002.
-func parseAddresses(text string) (map[uint64]string, error) {
-	addresses := map[uint64]string{}
-	for item := range strings.SplitSeq(text, ",") {
-		number, address, _ := strings.Cut(item, "=")
-		id, err := strconv.ParseUint(number, 10, 64)
-		if err != nil || addresses[id] != "" {
-			return nil, fmt.Errorf("%q: want number=address, each number once, with commas between them", item)
-		}
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			return nil, fmt.Errorf("host %d: %w", id, err)
-		}
-		addresses[id] = address
-	}
-	return addresses, nil
-}
-
-// closeTimeout is how long clients may take at the end, and then the node: an election timeout for the
-// hand-over, and a sync of the log.
-const closeTimeout = 10 * time.Second
 
 // Run serves until ctx ends or something fails.
-func Run(ctx context.Context, o Options, open Open) (err error) {
-	listener, err := net.Listen("tcp", o.http[o.config.ID])
+func Run(ctx context.Context, o Options, open Open) error {
+	listener, err := net.Listen("tcp", o.Config.ClientAddrs[o.Config.ID])
 	if err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
 	defer listener.Close()
-	state, err := open(o.config.Dir)
+	state, err := open(o.Config.Dir)
 	if err != nil {
 		return err
 	}
-	node, err := millrace.Open(ctx, o.config, state.Machine())
+	node, err := millrace.Open(ctx, o.Config, state.Machine())
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return state.Close() // the end came during the start: nothing has failed
 	}
 	if err != nil {
 		return errors.Join(err, state.Close())
 	}
-	web := &http.Server{ReadTimeout: o.timeout, WriteTimeout: 2 * o.timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
-	defer func() {
-		// The clients first: no request is taken any more, and those that were taken get their answers.
-		answers, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		if web.Shutdown(answers) != nil {
-			_ = web.Close() // a client that is too slow
-		}
-		ending, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		closed := node.Close(ending)
-		err = errors.Join(err, closed)
-		if closed == nil { // otherwise the node may still use it, and the process ends
-			err = errors.Join(err, state.Close())
-		}
-	}()
-	web.Handler = (&api{
-		id: o.config.ID, http: o.http, node: node, store: state,
+	s := o.Service()
+	pages, err := ops.NewHandler(node, s.Options)
+	if err != nil {
+		return errors.Join(err, node.Close(ctx), state.Close())
+	}
+	s.Listener = listener
+	s.Server = &http.Server{ReadTimeout: o.timeout, WriteTimeout: 2 * o.timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	s.Handler = (&api{
+		id: o.Config.ID, node: node, store: state, pages: pages,
 		redirect: o.redirect, timeout: o.timeout, changes: make(chan struct{}, maxChanges),
 	}).handler()
-	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(listener) }()
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-node.Group().Failed():
-		return node.Err()
-	case err := <-failed:
-		return fmt.Errorf("serve clients: %w", err)
+	err = ops.Run(ctx, node, s)
+	if hangs := (*ops.HangError)(nil); !errors.As(err, &hangs) { // otherwise the node may still use it, and the process ends
+		err = errors.Join(err, state.Close())
 	}
+	return err
 }

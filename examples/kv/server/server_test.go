@@ -84,25 +84,19 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Each wrong flag has a sentence that names it.
-func TestFlags(t *testing.T) {
-	const peers, clients = "1=127.0.0.1:7001,2=localhost:7002,3=[::1]:7003", "1=127.0.0.1:8001,2=127.0.0.1:8002,3=127.0.0.1:8003"
+// What is wrong with a setting is said in a sentence that names it.
+func TestSettings(t *testing.T) {
+	const members, clients = "1=127.0.0.1:7001,2=localhost:7002,3=[::1]:7003", "1=127.0.0.1:8001,2=127.0.0.1:8002,3=127.0.0.1:8003"
 	for _, c := range []struct{ args, want string }{
-		{"-id 2 -dir d -peers " + peers + " -http " + clients, ""},
-		{"-id 2 -dir d -peers " + peers + " -http 1=127.0.0.1:8001,2=10.0.0.2:8002,3=127.0.0.1:8003", "-http: host 2: 10.0.0.2:8002 is not a loopback address"},
-		{"-id 2 -dir d -peers 1=127.0.0.1:7001,2=10.0.0.2:7002 -http 2=127.0.0.1:8002", `the address "10.0.0.2:7002", which is not a loopback address`},
-		{"-id 2 -public -dir d -peers 1=127.0.0.1:7001,2=10.0.0.2:7002 -http 1=127.0.0.1:8001,2=10.0.0.2:8002", ""},
-		{"-id 2 -dir d -http " + clients, `-peers: "": want number=address`},
-		{"-id 2 -dir d -peers 1=127.0.0.1:7001,1=127.0.0.1:7002 -http " + clients, `-peers: "1=127.0.0.1:7002": want number=address, each number once`},
-		{"-id 2 -dir d -peers 1=127.0.0.1,2=127.0.0.1:7002 -http " + clients, "-peers: host 1: address 127.0.0.1: missing port"},
-		{"-id 4 -dir d -peers " + peers + " -http " + clients, "-http has no address for -id 4"},
-		{"-id 3 -dir d -peers 1=127.0.0.1:7001 -http 3=127.0.0.1:8003", "Config.Members has no entry for this host, id 3"},
-		{"-id 2 -peers " + peers + " -http " + clients, "Config.Dir is empty"},
-		{"-id 2 -dir d -peers " + peers + " -http " + clients + " -heartbeat 1us", "HeartbeatInterval is 1µs"},
-		{"-id 2 -dir d -peers " + peers + " -http " + clients + " -timeout 0s", "-timeout is 0s, want 1ms to 1h"},
-		{"-id 2 -dir d -peers " + peers + " -http " + clients + " more", `"more" is no flag`},
+		{"-id 2 -dir d -members " + members + " -client-addresses " + clients, ""},
+		{"-id 2 -dir d -peers " + members + " -http " + clients, ""}, // the earlier names
+		{"-id 2 -dir d -members " + members + " -client-addresses 1=127.0.0.1:8001,2=10.0.0.2:8002,3=127.0.0.1:8003", "client-addresses: host 2: 10.0.0.2:8002 is not a loopback address"},
+		{"-id 2 -public -dir d -members " + members + " -client-addresses 1=127.0.0.1:8001,2=10.0.0.2:8002", ""},
+		{"-id 1 -dir d -members " + members + " -client-addresses 2=127.0.0.1:8002", "client-addresses has no address for this host, id 1"},
+		{"-id 2 -dir d -members " + members + " -client-addresses " + clients + " -timeout 0s", "timeout is 0s, want 1ms to 1h"},
+		{"-id 2 -dir d -members " + members + " -client-addresses " + clients + " more", `"more" is no setting`},
 	} {
-		_, err := ParseFlags("kv", strings.Fields(c.args))
+		_, err := Parse("kv", strings.Fields(c.args), nil)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s:\n%v, want %q", c.args, err, c.want)
 		}

@@ -136,21 +136,21 @@ func (q *Queue) applyHalted() (left bool) {
 	return q.rebuild()
 }
 
-// answerUnapplied answers the core for what waits, as if it were applied, and keeps it as a range of the
-// log. The core elects, changes members and hands out more only while its applied index follows what is
-// committed. Otherwise a halted member could not campaign over a membership change that it has not
-// acknowledged. A group of such members would have no leader that could skip the command. What is not in
-// the log yet, which only a volatile machine is handed, waits until it is.
+// answerUnapplied answers the core for what waits, as if it were applied, and keeps it as a range of the log.
+// The core elects, changes members and hands out more only while its applied index follows what is committed.
+// Otherwise a halted member could not campaign over a membership change that it has not acknowledged. A group
+// of such members would have no leader that could skip the command. What is not in the log yet, which only a
+// volatile machine is handed, waits until it is. The log may have an entry of another leader at its index
+// until then.
 func (q *Queue) answerUnapplied() {
 	storeMax(&q.applied, q.through.Load())
 	var answers []raftpb.Message
 	q.unanswered.Store(0)
-	written := q.Log.LastIndex()
 	keep := func(work []raftpb.Message) (kept []raftpb.Message, freed int64) {
 		kept = work[:0]
 		for i, m := range work {
 			last := LastIndex(&m)
-			if last > written {
+			if n := len(m.Entries); n > 0 && !q.holds(m.Entries[n-1].ID()) {
 				q.unanswered.Store(last)
 				q.member.Want()
 				return append(kept, work[i:]...), freed
@@ -179,6 +179,16 @@ func (q *Queue) answerUnapplied() {
 	if len(answers) > 0 {
 		q.member.Done(0, answers)
 	}
+}
+
+// holds reports whether the log has an entry: so it has all before it, too (thesis §3.5). What is compacted
+// it had.
+func (q *Queue) holds(e raftpb.EntryID) bool {
+	if e.Index < q.Log.FirstIndex() {
+		return true
+	}
+	term, err := q.Log.Term(e.Index)
+	return err == nil && term == e.Term
 }
 
 // MachineApplied returns the last entry that the machine has applied, of which the core knows less, or more

@@ -288,3 +288,55 @@ func TestAHaltedMachineThatHasCaughtUp(t *testing.T) {
 		}
 	}
 }
+
+// The core hands out what is committed before this log has it, and the log may have an entry of another
+// leader at its index. A machine that was halted gets the committed one. (Seen: it got what the log had. Seed
+// 2174 of the simulation.)
+func TestAHaltedMachineGetsWhatIsCommitted(t *testing.T) {
+	s, m := newTally(t)
+	s.commit(headed("a", "wrong")...)
+	s.run()
+	texts := headed("stale", "c")
+	s.log = append(s.log, raftpb.Entry{Term: 1, Index: 3, Data: []byte(texts[0])})
+	answers := len(s.answers)
+	s.hand(raftpb.Entry{Term: 2, Index: 3, Data: []byte(texts[1])})
+	s.run()
+	if len(s.answers) != answers {
+		t.Error("an entry that the log does not have is answered as applied")
+	}
+	s.queue.Skips.Add(raftpb.Position{Index: 2}, 5)
+	s.queue.Wake()
+	s.run()
+	if !slices.Equal(m.has, []string{"a", "c"}) || len(s.answers) != answers+1 {
+		t.Errorf("applied %q, %d answers", m.has, len(s.answers)-answers)
+	}
+}
+
+// A machine that has applied what its log does not have yet is not made again before the log has it.
+func TestRebuildWaitsForTheLog(t *testing.T) {
+	s, m := newTally(t)
+	s.commit(headed("a", "b")...)
+	s.run()
+	texts := headed("stale", "c", "wrong")
+	s.log = append(s.log, raftpb.Entry{Term: 1, Index: 3, Data: []byte(texts[0])})
+	own := []raftpb.Entry{{Term: 2, Index: 3, Data: []byte(texts[1])}, {Term: 2, Index: 4, Data: []byte(texts[2])}}
+	s.hand(own[0])
+	s.run()
+	s.hand(own[1])
+	s.run()
+	s.queue.Skips.Add(raftpb.Position{Index: 4}, 5)
+	s.queue.Wake()
+	if s.run(); s.queue.Halted() == nil || !s.queue.AwaitsLog() {
+		t.Fatalf("the machine has %q, of a log that has another entry 3", m.has)
+	}
+	s.log = append(s.log[:2], own...)
+	s.queue.Wake()
+	if s.run(); s.queue.Halted() != nil || !slices.Equal(m.has, []string{"a", "b", "c"}) {
+		t.Errorf("the machine has %q, halted: %v", m.has, s.queue.Halted())
+	}
+}
+
+// hand hands out an entry that is in memory.
+func (s *script) hand(e raftpb.Entry) {
+	s.queue.Hand(raftpb.Message{Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{e}, Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Index: e.Index}}})
+}

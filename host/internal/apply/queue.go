@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/arena"
+	"github.com/millrace/millrace/internal/goroutine"
 	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
@@ -43,8 +44,9 @@ type Queue struct {
 	waiting    atomic.Pointer[WaitingForObject] // the entry that must wait (wait.go); nil: none does
 	lost       atomic.Uint64                    // the entry that waits for what no member has; 0: none does
 	passing    atomic.Pointer[Passage]
-	calling    lock.Mutex // held while the machine is called in a turn, or a function of StartBetween
-	halting    halting    // halt.go
+	calling    lock.Mutex     // held while the machine is called in a turn, or a function of StartBetween
+	halting    halting        // halt.go
+	inside     atomic.Uintptr // the goroutine that works on it; 0: none does, or it is not known which
 
 	// Owned by the lane that works on it.
 	work      []raftpb.Message // taken, and not finished
@@ -88,7 +90,9 @@ type Settings struct {
 
 // Log is the log of the group.
 type Log interface {
+	FirstIndex() uint64
 	LastIndex() uint64
+	Term(index uint64) (uint64, error)
 	// Recent returns entries that are in memory, and Entries all.
 	Recent(lo, hi, maxBytes uint64) (entries []raftpb.Entry, ok bool)
 	Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error)
@@ -204,8 +208,10 @@ type retried struct{ error }
 // goroutine, for which there is no caller. A *WaitingForObject says at which entry it has stopped.
 func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 	returned, with := false, []statemachine.Entry(nil) // with is not empty when something is called
+	outside := q.enter()
 	defer func() {
 		p := recover()
+		q.inside.Store(outside)
 		switch {
 		case p == nil && !returned:
 			q.halt(q.haltAt(with, q.callee()+" ended its goroutine while applying", errors.New("runtime.Goexit, as t.Fatal does")))
@@ -263,6 +269,20 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 	returned = true
 	q.countApplied(entries)
 	return nil
+}
+
+// enter says that this goroutine works on the queue, and returns what inside must be afterwards.
+func (q *Queue) enter() (outside uintptr) {
+	outside = q.inside.Load()
+	q.inside.Store(goroutine.ID())
+	return outside
+}
+
+// IsInside reports whether the goroutine that asks works on the queue: it is in a function of the user that
+// the lane, or the turn, has called.
+func (q *Queue) IsInside() bool {
+	id := q.inside.Load()
+	return id != 0 && id == goroutine.ID()
 }
 
 // maxUnpacked bounds the scratch that a queue keeps, in commands.

@@ -59,7 +59,15 @@ func (s *script) Done(_ uint64, answers []raftpb.Message) { s.answers = append(s
 // scriptLog is its log.
 type scriptLog script
 
-func (l *scriptLog) LastIndex() uint64 { return uint64(len(l.log)) }
+func (l *scriptLog) FirstIndex() uint64 { return 1 }
+func (l *scriptLog) LastIndex() uint64  { return uint64(len(l.log)) }
+
+func (l *scriptLog) Term(index uint64) (uint64, error) {
+	if index == 0 || index > uint64(len(l.log)) {
+		return 0, errors.New("the log has no such entry")
+	}
+	return l.log[index-1].Term, nil
+}
 
 func (l *scriptLog) Recent(lo, hi, _ uint64) ([]raftpb.Entry, bool) {
 	return l.log[lo-1 : hi-1 : hi-1], true

@@ -54,6 +54,12 @@ func (q *Queue) rebuild() (works bool) {
 	if restore == nil || !q.canRebuild() {
 		return false
 	}
+	if had := q.Position(); had.Index > q.rebuildTo && !q.holds(had) {
+		q.rebuilt = rebuildPurpose{} // a volatile machine has had what the log has not yet
+		q.unanswered.Store(had.Index)
+		q.member.Want()
+		return false
+	}
 	if err := q.rebuildFrom(restore); err != nil {
 		if again := (*outcome.HaltedError)(nil); errors.As(err, &again) {
 			q.halt(again)

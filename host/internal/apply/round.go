@@ -14,6 +14,7 @@ import (
 // Round applies what is queued, about maxBytes of it, and answers the group for what is done. It reports
 // whether anything is left.
 func (q *Queue) Round(maxBytes int64) (left bool) {
+	defer q.inside.Store(q.enter())
 	switch {
 	case q.failed:
 		return false

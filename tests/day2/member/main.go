@@ -69,8 +69,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	node, err := millrace.Open(ctx, c, millrace.InMemory(l, millrace.JSON[entry]()).Results(millrace.Binary[int64]()), millrace.WithLogger(logger))
+	c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	node, err := millrace.Open(ctx, c, millrace.InMemory(l, millrace.JSON[entry]()).Results(millrace.Binary[int64]()))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func run(ctx context.Context) error {
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-	case <-node.Group().Failed():
+	case <-node.Failed():
 		err = node.Err()
 	}
 	answers, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -107,7 +107,7 @@ func (s *service) handler() http.Handler {
 			refuse(w, err)
 			return
 		}
-		fmt.Fprint(w, s.node.NewSession())
+		fmt.Fprint(w, s.node.NewSession().ID())
 	})
 	mux.HandleFunc("POST /add", s.add)
 	mux.HandleFunc("GET /balance", s.balance)
@@ -165,7 +165,7 @@ func (s *service) add(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		options = append(options, millrace.InSession(id, number, number))
+		options = append(options, millrace.InSession(millrace.SessionMark{Session: id, Number: number}))
 	}
 	balance, err := s.node.Propose(ctx, e, options...)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *service) balance(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 	defer cancel()
 	var n int64
-	err := s.node.Do(ctx, millrace.Linearizable, func() error { n = s.ledger.balances[r.FormValue("account")]; return nil })
+	err := s.node.ViewExclusive(ctx, millrace.Linearizable, func() error { n = s.ledger.balances[r.FormValue("account")]; return nil })
 	if err != nil {
 		refuse(w, err)
 		return

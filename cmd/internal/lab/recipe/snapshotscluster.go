@@ -102,8 +102,8 @@ func (c *snapshotsCluster) open(ctx context.Context, i int, t *tcp.Transport, pe
 		// it is kept as possible: so a member that was away is surely behind it.
 		Snapshots:              millrace.SnapshotPolicy{Disabled: true, LogBytes: 1024, KeepBytes: 1},
 		SnapshotBytesPerSecond: c.plan.SendBytesPerSecond,
-	}, millrace.InMemory(millrace.StateMachine[stateCommand, uint64](made), millrace.Codec[stateCommand](commandCodec{})),
-		millrace.WithTransport(t), millrace.WithLogger(slog.New(slog.DiscardHandler)), millrace.WithEvents(func(e millrace.Event) {
+		Logger:                 slog.New(slog.DiscardHandler),
+		OnEvent: func(e millrace.Event) {
 			switch e := e.(type) {
 			case event.SnapshotInstalled:
 				select {
@@ -119,7 +119,9 @@ func (c *snapshotsCluster) open(ctx context.Context, i int, t *tcp.Transport, pe
 				m.stopped = e.Err
 				m.mu.Unlock()
 			}
-		}))
+		},
+	}, millrace.InMemory(millrace.StateMachine[stateCommand, uint64](made), millrace.Codec[stateCommand](commandCodec{})),
+		millrace.WithTransport(t))
 	if err != nil {
 		return fmt.Errorf("host %d: %w", m.id, err) // Open has closed t
 	}
