@@ -2,6 +2,8 @@ package planted_test
 
 // Bugs about commands that a state machine cannot apply.
 var poisonBugs = []bug{
+	{name: "refused_try_is_the_last", what: "a snapshot that failed, and whose next try finds the machine halted, is not tried again in a group that applies nothing more", in: "host/internal/snapshots", found: "TestARefusedTryIsMadeAgain", edits: []edit{{"host/internal/snapshots/group.go",
+		`s.Schedule(s.Growth.Applied()); again {`, `s.Schedule(s.Growth.Applied()); false && again {`}}},
 	{name: "halted_gets_what_the_log_has", what: "a halted machine forgets a committed entry for which its log has another leader's, and is given that", in: "host/internal/apply", found: "TestAHaltedMachineGetsWhatIsCommitted", edits: []edit{{"host/internal/apply/halt.go",
 		`n > 0 && !q.holds(m.Entries[n-1].ID())`, `n > 0 && last > q.Log.LastIndex()`}}},
 	{name: "rebuilt_of_another_leader", what: "a machine is made again from entries that its log does not have yet, or has of another leader", in: "host/internal/apply", found: "TestRebuildWaitsForTheLog", edits: []edit{{"host/internal/apply/rebuild.go",

@@ -249,8 +249,12 @@ func (s *Group) endWithout(p *Published, err error) {
 	if err == nil {
 		s.failures, s.lastErr = 0, nil // a snapshot of this state was received
 	}
+	again := s.failures > 0 && !s.Policy.Disabled
+	wait := backoff(s.Election, max(s.failures, 1), s.lastErr)
 	s.mu.Unlock()
-	s.Schedule(s.Growth.Applied())
+	if s.Schedule(s.Growth.Applied()); again {
+		s.Lanes.InspectLater(&s.Seat, wait) // a group that applies nothing more must try again, too
+	}
 	answer(callers, p, err)
 }
 
