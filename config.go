@@ -126,6 +126,12 @@ type Config struct {
 const theGroup = 1
 
 // TLS says with which certificate a member proves its id, and which CAs it trusts.
+//
+//	CertFile string
+//	KeyFile string
+//	CAFile string
+//	Source func() (*cert.Credentials, error)
+//	Now func() time.Time
 type TLS = host.TLS
 
 // Validate reports the first setting that Open would refuse, in a sentence that says what to change. It

@@ -90,15 +90,51 @@ func MayHaveCommitted(err error) bool {
 func RetryAfter(err error) (after time.Duration, overloaded bool) { return outcome.RetryAfter(err) }
 
 // OverloadedError says how much is waiting. errors.Is finds ErrOverloaded in it.
+//
+//	RetryAfter time.Duration
+//	Commands int
+//	Bytes int64
+//	Share int64
+//	func Error() string
+//	func Is(target error) bool
 type OverloadedError = outcome.OverloadedError
 
 // HaltedError says at which command a state machine is halted. errors.Is finds ErrMachineHalted in it.
+//
+//	Group uint64
+//	First uint64
+//	Last uint64
+//	FirstPos uint32
+//	LastPos uint32
+//	Undivided bool
+//	Cause error
+//	Skipped uint64
+//	Stack []byte
+//	Final bool
+//	func Advice() string
+//	func At() string
+//	func Command() (at raftpb.Position, known bool)
+//	func Error() string
+//	func Is(target error) bool
+//	func MayBe(at raftpb.Position) bool
+//	func Unwrap() error
 type HaltedError = outcome.HaltedError
 
 // NotFoundedError says what the founding of the group lacks. errors.Is finds ErrNotFounded in it.
+//
+//	Group uint64
+//	Founding diagnosis.Founding
+//	func Error() string
+//	func Is(target error) bool
 type NotFoundedError = outcome.NotFoundedError
 
 // NotLeaderError names the leader, as far as this host knows. errors.Is finds ErrNotLeader in it.
+//
+//	Leader uint64
+//	Addr string
+//	ClientAddr string
+//	func Error() string
+//	func Is(target error) bool
 type NotLeaderError = outcome.NotLeaderError
 
 // AlreadyAppliedError says where the command was applied. errors.Is finds ErrAlreadyApplied in it.

@@ -62,20 +62,45 @@ type DurableStateMachine[C, R any] interface {
 type (
 	// Snapshot is the state of a machine at one moment. WriteTo runs beside Apply, at most once, and returns
 	// early when its context ends. Close, called once, releases the snapshot, written or not.
+	//
+	//	func Close() error
+	//	func WriteTo(ctx context.Context, w io.Writer) error
 	Snapshot = statemachine.Snapshot
 	// FileSnapshot is a Snapshot that also consists of immutable files, such as those of an LSM tree. They
 	// are linked, not copied, and those that did not change since the last snapshot cost nothing, here and
 	// on the way to other members. A state machine that returns one is a FileRestorer.
+	//
+	//	func Close() error
+	//	func Files() []statemachine.File
+	//	func WriteTo(ctx context.Context, w io.Writer) error
 	FileSnapshot = statemachine.FileSnapshot
 	// FileRestorer is a state machine whose snapshots have files: RestoreFiles is called in place of Restore.
+	//
+	//	func RestoreFiles(ctx context.Context, r io.Reader, files statemachine.SnapshotFiles) error
 	FileRestorer = statemachine.FileRestorer
 	// SnapshotFile is a file of a FileSnapshot.
+	//
+	//	Name string
+	//	Path string
 	SnapshotFile = statemachine.File
 	// SnapshotFiles are the files that a FileRestorer gets.
+	//
+	//	func Link(name string, path string) error
+	//	func Names() []string
+	//	func Open(name string) (io.ReadCloser, error)
 	SnapshotFiles = statemachine.SnapshotFiles
 	// SnapshotPolicy says when snapshots are taken, and how much of the log stays behind them.
+	//
+	//	LogBytes int64
+	//	Every time.Duration
+	//	KeepBytes int64
+	//	Disabled bool
 	SnapshotPolicy = host.SnapshotPolicy
 	// SnapshotInfo describes a snapshot on this host's disk.
+	//
+	//	Index uint64
+	//	Term uint64
+	//	Bytes int64
 	SnapshotInfo = host.SnapshotInfo
 )
 
@@ -173,6 +198,14 @@ func (m Machine[C, R]) Results(codec Codec[R]) Machine[C, R] {
 func (m Machine[C, R]) Unwatched() Machine[C, R] { m.unwatched = true; return m }
 
 // SessionOptions bound the sessions of the clients of a group (Machine.Sessions).
+//
+//	Expiry time.Duration
+//	MaxBytes int64
+//	MaxSessionBytes int64
+//	MaxResultBytes int64
+//	func MaxNumbers() int
+//	func Validate() error
+//	func WithDefaults() session.Options
 type SessionOptions = session.Options
 
 // Sessions bounds what members remember of the sessions of clients (InSession). By default an idle session

@@ -20,34 +20,156 @@ import (
 // Types of package host that this package passes on.
 type (
 	// GroupConfig configures one group of a shared host.
+	//
+	//	ID uint64
+	//	Members []uint64
+	//	Joins bool
+	//	NonBlocking bool
+	//	Volatile bool
+	//	Leases bool
+	//	Placement host.Placement
+	//	Snapshots host.SnapshotPolicy
+	//	MaxAppendBytes int
+	//	MaxCommandBytes int
+	//	func Validate(c host.Config) error
 	GroupConfig = host.GroupConfig
 	// Receipt says where a command is in the log.
+	//
+	//	Index uint64
+	//	Term uint64
+	//	Pos uint32
+	//	Queued time.Duration
+	//	Appended time.Duration
+	//	Replicated time.Duration
+	//	Committed time.Duration
+	//	Applied time.Duration
+	//	By uint64
 	Receipt = outcome.Receipt
 	// Position is where a command is in the log: an entry, and a place in it.
+	//
+	//	Index uint64
+	//	Pos uint32
+	//	func Compare(other raftpb.Position) int
+	//	func MarshalJSON() ([]byte, error)
+	//	func String() string
+	//	func UnmarshalJSON(text []byte) (err error)
 	Position = outcome.Position
 	// Leader is the leader of a group, with its addresses for hosts and for clients.
+	//
+	//	ID uint64
+	//	Addr string
+	//	ClientAddr string
+	//	Self bool
 	Leader = host.Leader
 	// Status is the state of a group after its last turn.
+	//
+	//	ID uint64
+	//	Term uint64
+	//	Role event.Role
+	//	Leader uint64
+	//	Applied uint64
+	//	Committed uint64
+	//	Durable uint64
+	//	LastIndex uint64
+	//	WithoutAuthority bool
+	//	FirstIndex uint64
+	//	Refused uint64
+	//	Dropped uint64
+	//	AppliedBatches uint64
+	//	AppliedCommands uint64
+	//	DuplicatesSuppressed uint64
 	Status = diagnosis.Status
 	// Role is what a member does in its term: Status.Role.
+	//
+	//	func MarshalText() ([]byte, error)
+	//	func String() string
+	//	func UnmarshalText(text []byte) error
 	Role = event.Role
 	// Diagnosis is the verdict of Node.Explain; its String is a page for an operator.
+	//
+	//	Group uint64
+	//	Host uint64
+	//	Status diagnosis.Status
+	//	Healthy bool
+	//	Causes []diagnosis.Cause
+	//	Warnings []diagnosis.Cause
+	//	Leaderless time.Duration
+	//	func Has(code diagnosis.Code) bool
+	//	func String() string
 	Diagnosis = diagnosis.Diagnosis
 	// GroupMetrics is what Node.Metrics returns.
+	//
+	//	Group uint64
+	//	Host uint64
+	//	Status diagnosis.Status
+	//	Leads bool
+	//	Founded bool
+	//	Stopped bool
+	//	DiskFull bool
+	//	HaltedAt uint64
+	//	Halts uint64
+	//	Divergence host.DivergenceMetrics
+	//	Campaigns uint64
+	//	Elected uint64
+	//	LeaderChanges uint64
+	//	GivenUp uint64
+	//	Placed uint64
+	//	Proposals host.ProposalMetrics
+	//	Batches host.BatchMetrics
+	//	Calls host.CallMetrics
+	//	Reads host.ReadMetrics
+	//	Times host.TimeMetrics
+	//	Queues host.QueueMetrics
+	//	Snapshots host.SnapshotMetrics
+	//	Objects host.ObjectMetrics
 	GroupMetrics = host.GroupMetrics
 	// Event is something that happened to a host: package host lists them.
 	Event = event.Event
 	// Members says who the members of a group are.
+	//
+	//	Version uint64
+	//	Founded bool
+	//	All []host.MemberInfo
+	//	Voters []uint64
+	//	Outgoing []uint64
+	//	Learners []uint64
+	//	Removed []uint64
+	//	Plan string
+	//	Waits string
+	//	Tokens []membership.Token
+	//	View uint64
+	//	Tolerates int
 	Members = host.Members
 	// JoinTokenOptions say how long a join token is valid, and for whom.
+	//
+	//	Life time.Duration
+	//	Member uint64
+	//	Learner bool
 	JoinTokenOptions = host.JoinTokenOptions
 	// MemberPlan is a way from the present members to others, with what each stage does to the quorum.
+	//
+	//	Stages []host.PlanStage
+	//	View uint64
+	//	Tolerates int
+	//	Absent []uint64
+	//	func String() string
 	MemberPlan = host.MemberPlan
 	// MemberChange is what a plan does to one member.
+	//
+	//	func At(addr string) host.MemberChange
 	MemberChange = host.MemberChange
 	// Placement says which members should lead.
+	//
+	//	Priorities map[uint64]int
+	//	Zones []string
+	//	func Validate() error
 	Placement = host.Placement
 	// PlacementStatus says which member should lead, and what it waits for.
+	//
+	//	Placement host.Placement
+	//	Wants uint64
+	//	Waits string
+	//	Recent int
 	PlacementStatus = host.PlacementStatus
 )
 

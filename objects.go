@@ -15,17 +15,48 @@ import (
 // Types of packages host and object for large objects.
 type (
 	// Object is what a group knows of an object: bytes that are stored beside its log.
+	//
+	//	ID object.ID
+	//	Bytes int64
+	//	Hash [32]byte
+	//	Manifest int64
+	//	Uploader uint64
+	//	Opened uint64
+	//	Held uint64
+	//	Holders []object.Holder
+	//	Life time.Duration
+	//	Expires time.Duration
+	//	Kept bool
 	Object = object.Set
 	// ObjectID names an object in its group.
+	//
+	//	func IsZero() bool
+	//	func String() string
 	ObjectID = object.ID
 	// ObjectOptions are those of a group with objects (Machine.Objects). The zero value is a good one.
+	//
+	//	Options object.Options
+	//	ReserveBytes int64
+	//	func Validate() error
 	ObjectOptions = statemachine.ObjectOptions
 	// UploadOptions are those of Node.Upload. The zero value is a good one.
+	//
+	//	Life time.Duration
+	//	MaxBytes int64
+	//	Progress func(written int64)
 	UploadOptions = host.UploadOptions
 	// Objects is how a state machine keeps, releases and reads objects (ObjectUser).
+	//
+	//	func Keep(id object.ID) error
+	//	func Open(id object.ID) (*files.File, error)
+	//	func Release(id object.ID) error
 	Objects = host.Objects
 	// ObjectFile is the content of an object on this host's disk, an io.ReaderAt that checks what it reads.
 	// Close it: until then the bytes stay.
+	//
+	//	func Close() error
+	//	func ReadAt(p []byte, off int64) (n int, err error)
+	//	func Size() int64
 	ObjectFile = files.File
 )
 

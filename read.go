@@ -13,6 +13,9 @@ import (
 // ReadAt is what a read may rely on. The log through Index is applied on this host. The state includes
 // everything that was acknowledged until Age before the read began. Age is 0 for Linearizable and Lease,
 // and AgeUnknown for AtLeast and Local.
+//
+//	Index uint64
+//	Age time.Duration
 type ReadAt = outcome.ReadAt
 
 // AgeUnknown is the Age of a read that asks nothing of other members.

@@ -8,6 +8,13 @@ import (
 )
 
 // SessionID is the id of a session. Its text form continues the session in another process.
+//
+//	Client [16]byte
+//	Birth time.Duration
+//	func IsZero() bool
+//	func MarshalText() ([]byte, error)
+//	func String() string
+//	func UnmarshalText(text []byte) error
 type SessionID = session.ID
 
 // SessionMark is the place of a command in a session. It is a value, and may travel: a client in another
