@@ -37,7 +37,6 @@ func (c *hostClock) beat() (ticks int) {
 		h.announceKeys()
 		h.changes.placer.Beat()
 		if beat%int64(2*h.config.electionTicks()/ticksPerHeartbeat) == 0 {
-			h.memory.blocks.Trim()
 			h.askForRosters()
 			h.forgetDeparted()
 			h.greetRefusing()

@@ -53,7 +53,7 @@ func TestOneThingLargerThanTheWhole(t *testing.T) {
 				bytes   int64
 				dropped int
 			}{{40, 0}, {1000, 0}, {1000, 1}, {1, 1}} {
-				if n := b.enqueueMessages(make([]raftpb.Message, 1), m.bytes, blocksThrough{}); n != m.dropped {
+				if n := b.enqueueMessages(make([]raftpb.Message, 1), m.bytes); n != m.dropped {
 					t.Errorf("of one message of %d bytes, %d were dropped", m.bytes, n)
 				}
 			}

@@ -38,7 +38,6 @@ func (s *steps) Send(messages []raftpb.Message) {
 			s.proposals.Sent(last)
 		}
 	}
-	s.core.blocks.handsOut(messages...)
 	s.work.outgoing.Send(s.id, (*Group)(s).keepSnapshots(messages))
 }
 
@@ -66,13 +65,12 @@ func (s *steps) QueueAppend(m raftpb.Message) {
 	if m.Snapshot != nil {
 		s.snapshots.Installing.Store(true)
 	}
-	s.host.storage.lane.Hand(s.writes.append, m, s.core.blocks.all()...)
+	s.host.storage.lane.Hand(s.writes.append, m)
 }
 
 // QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
 // are in memory and nothing waits before them.
 func (s *steps) QueueApply(m raftpb.Message) {
-	s.core.blocks.handsOut(m)
 	s.writes.discarding.handed = apply.LastIndex(&m)
 	(*Group)(s).observeCommitted(s.writes.discarding.handed)
 	if !s.config.NonBlocking || !s.machine.apply.ApplyNow(&m) {

@@ -65,12 +65,6 @@ func (g *Group) abandon() {
 	g.proposals.spaceWaiters.Close(cause)
 }
 
-// turnsEnd is called when no turn runs any more.
-func (g *Group) turnsEnd() {
-	g.core.blocks.keep()
-	g.partDone(theTurn)
-}
-
 // partDone records that a part of the host does nothing for the group any more.
 func (g *Group) partDone(part leavingPart) {
 	for {

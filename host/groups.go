@@ -185,7 +185,7 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		h.bulk.snapshotLanes.Leave(&g.snapshots.Seat)
 		h.bulk.transfers.Leave((*bulkGroup)(g))
 		if g.seat.Leave() {
-			g.turnsEnd()
+			g.partDone(theTurn)
 		}
 	}
 	return g.waitGone(ctx)

@@ -243,8 +243,7 @@ type givenInputs struct {
 	notCovered  bool                 // a follower is not covered by a pulse
 	forgot      appendlane.Outcome
 	answers     []raftpb.Message // of the lanes
-	messages    []raftpb.Message // of peers,
-	blocks      []blockHold      // and the blocks that their data is in
+	messages    []raftpb.Message // of peers
 	unreachable []uint64
 	questions   []leadership.AppliedRecord // of a leader, one of each host at most,
 	applied     []leadership.AppliedRecord // and answers to this one's

@@ -31,13 +31,11 @@ func (in *givenInputs) reset() {
 	clear(in.fetched)
 	clear(in.answers)
 	clear(in.messages)
-	clear(in.blocks)
 	clear(in.forwards)
 	*in = givenInputs{
 		fetched:     in.fetched[:0],
 		answers:     in.answers[:0],
 		messages:    in.messages[:0],
-		blocks:      in.blocks[:0],
 		unreachable: in.unreachable[:0],
 		forwards:    in.forwards[:0],
 		refusals:    in.refusals[:0],
@@ -139,8 +137,7 @@ func (b *inbox) isFull() bool {
 }
 
 // enqueueMessages enqueues all messages or none, and returns how many were dropped.
-// It takes over the hold of blocks, which the messages use, if it drops none.
-func (b *inbox) enqueueMessages(messages []raftpb.Message, bytes int64, blocks blocksThrough) (dropped int) {
+func (b *inbox) enqueueMessages(messages []raftpb.Message, bytes int64) (dropped int) {
 	b.fill()
 	defer b.unlockGiven()
 	if b.closed || !b.memory.received.Reserve(b.messageBytes, bytes) && !b.memory.received.ReserveLarge(bytes) {
@@ -148,9 +145,6 @@ func (b *inbox) enqueueMessages(messages []raftpb.Message, bytes int64, blocks b
 	}
 	b.messageBytes += bytes
 	b.waiting.messages = append(b.waiting.messages, messages...)
-	for _, r := range blocks.refs {
-		b.waiting.blocks = append(b.waiting.blocks, blockHold{r, blocks.last})
-	}
 	b.answered.Store(true)
 	return 0
 }
@@ -271,9 +265,6 @@ func (b *inbox) begin(spare *givenInputs, maxBytes int64) {
 	var messageBytes int64
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
 	spare.more = messageBytes > 0
-	if len(b.waiting.messages) > 0 { // those of this turn and those that are left may use any of the blocks
-		b.waiting.blocks = retainHolds(b.waiting.blocks, spare.blocks)
-	}
 	b.answered.Store(len(b.waiting.messages) > 0)
 	b.filled.Store(len(b.waiting.messages) > 0)
 	b.memory.waiting.Give(b.forwardBytes.Swap(0))
@@ -466,10 +457,7 @@ func (b *inbox) close() []proposals.Proposal {
 	b.closed = true
 	left := b.waiting.proposals
 	b.setProposals(nil)
-	for i := range b.waiting.blocks {
-		b.waiting.blocks[i].block.Keep() // a turn may be stepping the first messages that use it
-	}
-	b.waiting.messages, b.waiting.fetched, b.waiting.forwards, b.waiting.blocks = nil, nil, nil, nil
+	b.waiting.messages, b.waiting.fetched, b.waiting.forwards = nil, nil, nil
 	b.memory.waiting.Give(b.proposalBytes + b.forwardBytes.Swap(0))
 	b.memory.received.Give(b.messageBytes)
 	b.proposalBytes, b.messageBytes = 0, 0

@@ -105,7 +105,7 @@ func TestTurnIsBounded(t *testing.T) {
 		p := command(size)
 		p.Command[0] = byte(i)
 		m := raftpb.Message{Index: uint64(i), Entries: []raftpb.Entry{{Data: p.Command}}}
-		if _, err := b.enqueueProposal(p); err != nil || b.enqueueMessages([]raftpb.Message{m}, heldBytes(m), blocksThrough{}) != 0 {
+		if _, err := b.enqueueProposal(p); err != nil || b.enqueueMessages([]raftpb.Message{m}, heldBytes(m)) != 0 {
 			t.Fatal(err)
 		}
 	}
@@ -150,7 +150,7 @@ func TestInboxDropsMessages(t *testing.T) {
 		bytes   int64
 		dropped int
 	}{{3, 0}, {21, 0}, {1, 3}, {21, 3}} {
-		if n := b.enqueueMessages(three, step.bytes, blocksThrough{}); n != step.dropped {
+		if n := b.enqueueMessages(three, step.bytes); n != step.dropped {
 			t.Errorf("step %d: dropped %d, want %d", i, n, step.dropped)
 		}
 	}
@@ -160,7 +160,7 @@ func TestInboxDropsMessages(t *testing.T) {
 	if len(in.messages) != 6 || len(in.answers) != 5 {
 		t.Errorf("took %d messages and %d answers", len(in.messages), len(in.answers))
 	}
-	if n := b.enqueueMessages(three, 10, blocksThrough{}); n != 0 {
+	if n := b.enqueueMessages(three, 10); n != 0 {
 		t.Errorf("after a turn: dropped %d", n)
 	}
 }
@@ -179,7 +179,7 @@ func TestInboxClose(t *testing.T) {
 	if _, err := b.enqueueProposal(command(1)); !errors.Is(err, outcome.ErrStopped) {
 		t.Error(err)
 	}
-	if n := b.enqueueMessages(make([]raftpb.Message, 2), 2, blocksThrough{}); n != 2 {
+	if n := b.enqueueMessages(make([]raftpb.Message, 2), 2); n != 2 {
 		t.Errorf("dropped %d of 2", n)
 	}
 }
@@ -226,7 +226,7 @@ func TestInboxCollapses(t *testing.T) {
 func TestInboxForgetsWhatWasTaken(t *testing.T) {
 	b := anInbox(20+2*proposals.OverheadBytes, 20)
 	_, _ = b.enqueueProposal(command(3))
-	b.enqueueMessages([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}}, 1, blocksThrough{})
+	b.enqueueMessages([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}}, 1)
 	b.enqueueAnswers([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}})
 	var in inputs
 	takeAll(b, &in, maxTurnBytes)
@@ -241,7 +241,7 @@ func TestInboxForgetsWhatWasTaken(t *testing.T) {
 func TestAClosedInboxKeepsNoMessages(t *testing.T) {
 	b := anInbox(1<<20, 1<<20)
 	give := func() {
-		b.enqueueMessages(make([]raftpb.Message, 3), 300, blocksThrough{})
+		b.enqueueMessages(make([]raftpb.Message, 3), 300)
 		b.enqueueFetched(storage.Result{})
 		b.enqueueForward(proposals.Frame{})
 	}
@@ -352,7 +352,7 @@ func TestHeldCommandsWakeLate(t *testing.T) {
 func TestEachInputIsFound(t *testing.T) {
 	var empty inputs
 	for name, put := range map[string]func(b *inbox){
-		"a message":              func(b *inbox) { b.enqueueMessages(make([]raftpb.Message, 1), 1, blocksThrough{}) },
+		"a message":              func(b *inbox) { b.enqueueMessages(make([]raftpb.Message, 1), 1) },
 		"another directory":      func(b *inbox) { b.recordReplaced(2) },
 		"an answer":              func(b *inbox) { b.enqueueAnswers(make([]raftpb.Message, 1)) },
 		"an unreachable peer":    func(b *inbox) { b.recordUnreachable(2) },

@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/host/internal/proposals"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
@@ -44,7 +43,6 @@ func (g *Group) openMachine(machine statemachine.Machine) error {
 	}
 	g.machine.apply = apply.New((*machineGroup)(g), s)
 	m, ok := machine.(*apply.Commands)
-	defer func() { g.machine.borrows = g.mayBorrow() }()
 	if !ok {
 		g.proposals.Queue = proposals.NewQueue(g.proposalSettings())
 		return nil
@@ -56,13 +54,6 @@ func (g *Group) openMachine(machine statemachine.Machine) error {
 	g.proposals.Queue = proposals.NewQueue(g.callSettings(m.Table().Options()))
 	m.Callers = g.proposals.Queue
 	return nil
-}
-
-// mayBorrow reports whether received commands may be in blocks: the core hands them to the append lane, and
-// what is in the log to the machine, which keeps nothing.
-func (g *Group) mayBorrow() bool {
-	_, async := g.host.env.pipeline.(pipeline.Async)
-	return async && !g.config.Volatile && g.machine.apply.Borrows()
 }
 
 func (g *Group) opening(m *apply.Commands) apply.Opening {

@@ -27,24 +27,18 @@ const (
 	maxMemoryBytes = 1 << 40
 )
 
-// blockBytes is the size of the blocks for small commands (package arena), unless a host has little memory.
+// blockBytes is the size of the blocks for small commands (package arena).
 const blockBytes = 64 << 10
 
 // blocks returns how a host makes its blocks. Those that wait for another use are a part of the share for
 // received messages.
 func (c Config) blocks(e env.Blocks) arena.Options {
-	size := int(min(blockBytes, max(c.maxBlocks()/8, transport.LentBytes)))
-	o := arena.Options{BlockBytes: size, IdleBytes: int(min(c.shareOf(receivedShare)/4, 8<<20)), Poison: e.Poison}
+	o := arena.Options{BlockBytes: blockBytes, IdleBytes: int(min(c.shareOf(receivedShare)/4, 8<<20)), Poison: e.Poison}
 	if e.Bytes > 0 {
 		o.BlockBytes = e.Bytes
 	}
 	return o
 }
-
-// maxBlocks returns how many bytes of blocks may be held. Received commands are in the inbox, the append
-// lane or the cache of the log, and these shares count them. Blocks that are held for a few bytes are larger,
-// so they are counted, too.
-func (c Config) maxBlocks() int64 { return c.shareOf(receivedShare + writingShare + logCacheShare) }
 
 // largestCommand is the largest command that the shares leave space for. A frame to a peer must hold it, and
 // a group alone gets half of a share (budget.take).

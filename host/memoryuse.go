@@ -11,13 +11,6 @@ type MemoryStats struct {
 	// Writing is entries that wait for the disk. Its share bounds what is taken from peers; this host's own
 	// proposals come on top.
 	Writing MemoryUse
-	// Blocks is the memory of received commands in blocks. The uses above and the log's cache count
-	// these commands. Above the share the commands get memory of their own.
-	Blocks MemoryUse
-	// IdleBlockBytes are blocks that nothing holds. They are reused, or left to the garbage collector.
-	IdleBlockBytes int64
-	BlocksMade     uint64 // that were allocated
-	BlocksKept     uint64 // that are never reused, because something may refer to them
 }
 
 // MemoryUse is one use.
@@ -27,10 +20,5 @@ type MemoryUse struct{ Used, Share int64 }
 func (h *Host) Memory() MemoryStats {
 	use := func(b *budget.Budget) MemoryUse { return MemoryUse{b.Used(), b.Max} }
 	m := &h.memory
-	blocks := m.blocks.Stats()
-	return MemoryStats{
-		Waiting: use(&m.waiting), Proposed: use(&m.proposed), Received: use(&m.received), Writing: use(&m.writing),
-		Blocks: MemoryUse{blocks.UsedBytes, h.config.maxBlocks()}, IdleBlockBytes: blocks.IdleBytes,
-		BlocksMade: blocks.Made, BlocksKept: blocks.Kept,
-	}
+	return MemoryStats{Waiting: use(&m.waiting), Proposed: use(&m.proposed), Received: use(&m.received), Writing: use(&m.writing)}
 }

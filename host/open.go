@@ -152,7 +152,6 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	}
 	h.memory.init(c)
 	h.memory.blocks = arena.New(c.blocks(e.env.Blocks))
-	h.memory.intake.init(h.memory.blocks, c.maxBlocks())
 	h.groups.init(h.storage.log.Deleted())
 	h.network.peers.Init(c.ID, c.Members, h.bookWiring())
 	h.openPlacer()

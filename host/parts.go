@@ -164,7 +164,6 @@ type groupCore struct {
 	role       raft.SoftState
 	lastLeader uint64 // that was known
 	openTerm   uint64 // when the group was opened
-	blocks     heldBlocks
 }
 
 // waitingLine belongs to the turn. Its moments are in ticks that were not missed.
@@ -296,7 +295,6 @@ type groupMachine struct {
 	apply      *apply.Queue
 	divergence divergence.Comparison
 	objects    *objects.Keeper // nil: there are none
-	borrows    bool            // received commands are in blocks (payloads.go)
 }
 
 // groupMembers says who counts in a group, how that began, and how it is to change.
@@ -324,7 +322,6 @@ type hostMemory struct {
 	memory
 	waiters proposals.Pool
 	blocks  *arena.Pool // for small commands
-	intake  intake      // of those that are received
 }
 
 // groupProposals are the commands of clients, from the door to the answer.

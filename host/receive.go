@@ -9,24 +9,15 @@ import (
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/workqueue"
-	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
 
-var (
-	_ transport.RefusalReceiver = (*inbound)(nil)
-	_ transport.BorrowReceiver  = (*inbound)(nil)
-)
+var _ transport.RefusalReceiver = (*inbound)(nil)
 
 // Receive implements transport.Receiver: what a peer sent goes to the inboxes of its groups. Each shard gets
 // one wake for all of it.
-func (h *inbound) Receive(from uint64, batch []transport.Envelope) { h.receive(from, batch, false) }
-
-// ReceiveLent implements transport.BorrowReceiver.
-func (h *inbound) ReceiveLent(from uint64, batch []transport.Envelope) { h.receive(from, batch, true) }
-
-func (h *inbound) receive(from uint64, batch []transport.Envelope, lent bool) {
+func (h *inbound) Receive(from uint64, batch []transport.Envelope) {
 	(*Host)(h).meet(from)
 	r := receptions.Get().(*reception)
 	for len(batch) > 0 {
@@ -36,7 +27,7 @@ func (h *inbound) receive(from uint64, batch []transport.Envelope, lent bool) {
 		}
 		if g := h.groups.get(batch[0].Group); g == nil {
 			h.countStrays(n, batch[0].Group, from)
-		} else if r.enqueue(g, from, batch[:n], lent) {
+		} else if r.enqueue(g, from, batch[:n]) {
 			g.wakeUrgently()
 		}
 		batch = batch[n:]
@@ -48,17 +39,15 @@ func (h *inbound) receive(from uint64, batch []transport.Envelope, lent bool) {
 // reception is the scratch memory of one call of Receive.
 type reception struct {
 	messages []raftpb.Message
-	blocks   []arena.Ref // that hold their data
 	woken    sched.Woken
 }
 
 var receptions = sync.Pool{New: func() any { return new(reception) }}
 
 // enqueue enqueues the messages for one group into its inbox. It reports whether the group must run before
-// others: an election concerns it. Small data of entries may be lent by the caller.
-func (r *reception) enqueue(g *Group, from uint64, batch []transport.Envelope, lent bool) (urgent bool) {
+// others: an election concerns it.
+func (r *reception) enqueue(g *Group, from uint64, batch []transport.Envelope) (urgent bool) {
 	var bytes int64
-	var last uint64
 	for i := range batch {
 		m := &batch[i].Message
 		if why := g.rejectMessage(m, from); why != "" {
@@ -72,25 +61,13 @@ func (r *reception) enqueue(g *Group, from uint64, batch []transport.Envelope, l
 		if m.Type == raftpb.MsgTimeoutNow {
 			g.recordOrderAt()
 		}
-		if lent {
-			r.blocks = g.host.memory.intake.own(m, g.machine.borrows, r.blocks)
-		}
-		if n := len(m.Entries); n > 0 {
-			last = max(last, m.Entries[n-1].Index)
-		}
 		r.messages = append(r.messages, *m)
 		bytes += workqueue.MessageBytes(m)
 	}
 	if len(r.messages) == 0 {
 		return false
 	}
-	n := g.inbox.enqueueMessages(r.messages, bytes, blocksThrough{r.blocks, last})
-	if n > 0 {
-		arena.ReleaseAll(r.blocks)
-	}
-	clear(r.blocks)
-	r.blocks = r.blocks[:0]
-	switch {
+	switch n := g.inbox.enqueueMessages(r.messages, bytes); {
 	case n == 0:
 	case g.inbox.isClosed():
 		g.proposals.dropped.Add(uint64(n)) // the group stops, and who stopped it knows

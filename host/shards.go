@@ -80,7 +80,7 @@ func (s *seated) Turn(at sched.Time, crowded bool, out sched.Outbox) (again bool
 }
 
 // Left implements sched.Turner.
-func (s *seated) Left() { (*Group)(s).turnsEnd() }
+func (s *seated) Left() { (*Group)(s).partDone(theTurn) }
 
 // Gathers implements sched.Turner: it reports whether the next turn should wait for more commands. If
 // several clients wait, more commands arrive when they are answered, and a turn for all of them costs

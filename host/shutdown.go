@@ -64,27 +64,14 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 		g.work.held.Alarm.Stop()
 		g.proposals.alarm.Stop()
 		g.snapshots.Close()
-		g.core.blocks.keep()
-		g.writes.append.Release()
 	}
 	h.storage.lane.Close()
-	h.memory.intake.close()
 	log := []part{{fixed("the log, which syncs and closes its files"), h.storage.log.Close}}
 	s.begin(log)
 	s.stop(&log[0])
-	s.stop(&part{fixed("the memory of commands"), h.blocksHome})
 	s.stop(&part{fixed("the directory, which is unlocked"), h.trust.directory.Close})
 	s.endListeners(h)
 	close(s.done)
-}
-
-// blocksHome returns an error if a block is held for good, in a simulation or with the race detector. A log
-// that has failed holds some.
-func (h *Host) blocksHome() error {
-	if !h.memory.blocks.Poisons() || h.storage.lane.Failed() {
-		return nil
-	}
-	return h.memory.blocks.Home()
 }
 
 // endListeners passes the last events and log lines on. These are the user's functions, and may hang.

@@ -59,8 +59,6 @@ func (g *Group) turn(at sched.Time, crowded bool) (again bool, due int64) {
 func (g *Group) sortInputs() (left bool) {
 	in := &g.work.taken
 	in.resetCommands()
-	g.core.blocks.add(in.blocks)
-	in.blocks = in.blocks[:0]
 	g.work.wanted.Want(dutiesOf(in))
 	g.dropUncounted()
 	g.dropLateOrders()
@@ -165,7 +163,6 @@ func (g *Group) finishTurn(crowded bool) (left bool) {
 		g.core.node.Publish() // for the file that is written about it
 		g.fail(err)
 	}
-	g.core.blocks.release(st)
 	g.proposals.DropDeposed(st.Term, st.Commit, g.core.node.EntryTerm) // as soon as an entry of a later term is committed
 	g.work.releases = false
 	g.stepDuties(turn.AfterReady)

@@ -60,7 +60,7 @@ var hostLevels = []series[hostMetrics]{
 
 // memoryUses are the shares of Config.MemoryBytes.
 func memoryUses(m *host.MemoryStats) map[string]host.MemoryUse {
-	return map[string]host.MemoryUse{"waiting": m.Waiting, "proposed": m.Proposed, "received": m.Received, "writing": m.Writing, "blocks": m.Blocks}
+	return map[string]host.MemoryUse{"waiting": m.Waiting, "proposed": m.Proposed, "received": m.Received, "writing": m.Writing}
 }
 
 var memorySeries = []series[hostMetrics]{
@@ -74,9 +74,6 @@ var memorySeries = []series[hostMetrics]{
 			put(float64(use.Share), name)
 		}
 	}),
-	gauge("memory_idle_block_bytes", "Blocks for commands that nothing holds.", func(h *hostMetrics) uint64 { return uint64(h.Memory.IdleBlockBytes) }),
-	counter("memory_blocks_made_total", "Blocks for commands that were allocated.", func(h *hostMetrics) uint64 { return h.Memory.BlocksMade }),
-	counter("memory_blocks_kept_total", "Blocks for commands that are never reused.", func(h *hostMetrics) uint64 { return h.Memory.BlocksKept }),
 }
 
 // logSeries are those of the log, except the histogram of its syncs (Collector).

@@ -67,7 +67,7 @@ func MeasureSteadyCost(seed uint64, clients, rounds int) (c Cost, err error) {
 
 func measureCost(seed uint64, groups, clients, rounds int, heartbeat time.Duration) (c Cost, err error) {
 	err = scenario(Options{Seed: seed, Mode: &wal.ModeGroup, groups: groups}, func(w *world, _ *rand.Rand) {
-		w.parallelism, w.blockBytes = 1, 0
+		w.parallelism = 1
 		w.config.LogCacheBytes, w.config.SegmentBytes = 1<<20, 1<<20
 		w.groupConfig, w.config.MemoryBytes = host.GroupConfig{}, 256<<20
 		w.net.slowest = 60 * time.Microsecond

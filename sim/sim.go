@@ -208,16 +208,6 @@ func (w *world) endWell() {
 	w.checkAtEnd()
 	w.checkDisks()
 	w.endBroken()
-	w.closeAll()
-}
-
-// closeAll closes all hosts: each demands that its blocks are home.
-func (w *world) closeAll() {
-	for _, h := range w.hosts {
-		if h.alive != nil {
-			h.close()
-		}
-	}
 }
 
 // violation converts the value that recover returned into the error of a run, or nil.

@@ -42,7 +42,6 @@ type world struct {
 	config       host.Config // of every host, without id and directory
 	groupConfig  host.GroupConfig
 	parallelism  int // of every host
-	blockBytes   int // size of the blocks for commands: many are at a border; 0: as in production
 	batches      batches.Kind
 	mode         wal.Mode
 	looking      bool       // checks are running
@@ -123,7 +122,6 @@ func newWorld(o Options) *world {
 		w.ghosts = append(w.ghosts, newGhost(id+1))
 	}
 	w.parallelism = pick(splitSeed(o.Seed, 8), 1, 2, 4, 8)
-	w.blockBytes = pick(splitSeed(o.Seed, 40), 1<<8, 1<<10, 4<<10)
 	w.batches = pick(splitSeed(o.Seed, 22), batches.Automatic, batches.Cohorts, batches.Immediate) // Automatic needs many batches for a trial
 	w.mode = drawMode(splitSeed(o.Seed, 5))
 	if o.Mode != nil {
@@ -314,13 +312,16 @@ func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(rng.Int64N(int64(hi-lo)))
 }
 
+// blockBytes is the size of a host's blocks: many commands are at a border.
+const blockBytes = 1 << 10
+
 // env is the simulated environment of a host.
 func (l *life) env() env.Env {
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], l.rng.Uint64())
 	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed), Parallelism: l.w.parallelism,
 		Duties: env.Duties{Every: l.w.options.EveryDuty, Called: l.w.countDuty},
-		Blocks: env.Blocks{Bytes: l.w.blockBytes, Poison: true}}
+		Blocks: env.Blocks{Bytes: blockBytes, Poison: true}}
 }
 
 // hardwareClock is a host's own clock: it may run fast or slow, and never goes back.

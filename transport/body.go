@@ -88,29 +88,27 @@ func decodeBody(body []byte, into []Envelope, c *checker) ([]Envelope, error) {
 // decoded from can be reused. Each entry's data gets an array of its own: a state machine may keep one
 // command, and must not keep the frame that brought it alive. Messages that carry no bytes cost nothing, so
 // acknowledgements and heartbeats are decoded in place.
-func Detach(batch []Envelope) { detach(batch, 0, math.MaxInt) }
+func Detach(batch []Envelope) { detach(batch, math.MaxInt) }
 
-// detach is Detach. It leaves in place the data of an entry that has fewer bytes than lent, and whatever has
-// at least the given number of bytes. It reports whether there is such a large thing.
-func detach(batch []Envelope, lent, least int) (left bool) {
+// detach is Detach, and leaves in place what has at least the given number of bytes. It reports whether there
+// is such a thing.
+func detach(batch []Envelope, least int) (left bool) {
 	for i := range batch {
-		left = detachMessage(&batch[i].Message, lent, least) || left
+		left = detachMessage(&batch[i].Message, least) || left
 	}
 	return left
 }
 
-func detachMessage(m *raftpb.Message, lent, least int) (left bool) {
+func detachMessage(m *raftpb.Message, least int) (left bool) {
 	left = detachBytes(&m.Context, least)
 	for i := range m.Entries {
-		if data := &m.Entries[i].Data; len(*data) >= lent {
-			left = detachBytes(data, least) || left
-		}
+		left = detachBytes(&m.Entries[i].Data, least) || left
 	}
 	if m.Snapshot != nil {
 		left = detachBytes(&m.Snapshot.Data, least) || left
 	}
 	for i := range m.Responses {
-		left = detachMessage(&m.Responses[i], 0, least) || left
+		left = detachMessage(&m.Responses[i], least) || left
 	}
 	return left
 }

@@ -197,31 +197,13 @@ func (b Body) Messages(into []Envelope) ([]Envelope, error) {
 // came in several frames. It keeps the memory in which they were joined, and no copy is made of it. So it
 // keeps a seventh of its bytes beside it, at most. In memory of an earlier and larger body it does not
 // stay.
-func (b Body) Detach(batch []Envelope) { b.detach(batch, 0) }
-
-// detach is Detach, except for the data of entries that has fewer bytes than lent.
-func (b Body) detach(batch []Envelope, lent int) {
+func (b Body) Detach(batch []Envelope) {
 	if b.joined == nil {
-		detach(batch, lent, math.MaxInt)
-	} else if all := cap(b.joined.bytes); detach(batch, lent, max(1, all-all/8, lent)) {
+		Detach(batch)
+	} else if all := cap(b.joined.bytes); detach(batch, max(1, all-all/8)) {
 		b.joined.bytes = nil
 	}
 }
-
-// Hand passes the messages of this body to a receiver. Small data stays in the body if the receiver borrows
-// it.
-func (b Body) Hand(to Receiver, from uint64, batch []Envelope) {
-	if r, borrows := to.(BorrowReceiver); borrows {
-		b.detach(batch, LentBytes)
-		r.ReceiveLent(from, batch)
-		return
-	}
-	b.Detach(batch)
-	to.Receive(from, batch)
-}
-
-// Hand is Body.Hand for messages of DecodeBody.
-func Hand(to Receiver, from uint64, batch []Envelope) { Body{}.Hand(to, from, batch) }
 
 // Validate compares the checksums of a body that is not decoded. A body of another kind is valid already.
 func (b Body) Validate() error {

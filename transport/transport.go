@@ -93,18 +93,6 @@ type Receiver interface {
 	Admit(peer Introduction, remote string) error
 }
 
-// BorrowReceiver is a Receiver that copies small data itself, into memory that it reuses. So a transport need
-// not allocate an array for each.
-type BorrowReceiver interface {
-	Receiver
-	// ReceiveLent is Receive, but the Data of an entry with fewer than LentBytes bytes is valid only during the
-	// call. Everything else may be kept.
-	ReceiveLent(from uint64, batch []Envelope)
-}
-
-// LentBytes is the size from which a BorrowReceiver gets data of its own.
-const LentBytes = 4 << 10
-
 // DirectoryRefused is an error of Receiver.Admit: the peer belongs to the cluster and comes with a directory
 // that its id must not have. Unlike other refusals, it does not pass by itself.
 type DirectoryRefused struct{ Why string }

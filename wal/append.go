@@ -342,10 +342,10 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	g.mu.Lock()
 	l.publishTo(g, w, p, spots)
 	if kept.n > 0 {
-		l.table.showRun(g, w.Entries[:kept.n], w.Blocks, &kept)
+		l.table.showRun(g, w.Entries[:kept.n], &kept)
 	}
 	g.mu.Unlock()
-	l.table.keep(g, w.Entries[kept.n:], w.Blocks)
+	l.table.keep(g, w.Entries[kept.n:])
 }
 
 // publishTo changes a group as w says. The mu of the log and of the group are held.

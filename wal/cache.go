@@ -1,8 +1,6 @@
 package wal
 
 import (
-	"bytes"
-	"maps"
 	"slices"
 	"sort"
 
@@ -16,11 +14,10 @@ import (
 // disk.
 //
 // Small data is copied into the ring. Data of largeBytes and more is kept in the array that was appended,
-// and readers get the same array. If it is in a block (Write.Blocks), its run holds the block, a reader that
-// borrows is shown it, and other readers get a copy.
+// and readers get the same array.
 //
-// Besides its data an entry takes 9 bytes, a share of the 192 bytes of its run, and 48 bytes if its data is
-// large. That is about 11 bytes where many small entries of a group follow one another, and 201 where each
+// Besides its data an entry takes 9 bytes, a share of the 176 bytes of its run, and 48 bytes if its data is
+// large. That is about 11 bytes where many small entries of a group follow one another, and 185 where each
 // neighbour belongs to another group. Options.CacheBytes bounds all of it, and Stats.CachedBytes counts it.
 // What the allocator rounds up is not counted: at most an eighth of large data.
 //
@@ -38,19 +35,10 @@ import (
 // cachedRun is a part of a group's log in the ring: entries of one term with contiguous indexes.
 type cachedRun struct {
 	lo, term uint64
-	at       uint64       // where the ring has the first
-	n        uint16       // entries
-	cut      bool         // entries were taken off its end: what follows in the ring is not the next entry
-	large    [][]byte     // data that is not in the ring, in order; perhaps also that of entries that were taken off
-	blocks   *[]arena.Ref // that hold data of large; nil: none does
-}
-
-// release ends a run: it is shown to no reader any more.
-func (r *cachedRun) release() {
-	if r.blocks != nil {
-		arena.ReleaseAll(*r.blocks)
-	}
-	*r = cachedRun{}
+	at       uint64   // where the ring has the first
+	n        uint16   // entries
+	cut      bool     // entries were taken off its end: what follows in the ring is not the next entry
+	large    [][]byte // data that is not in the ring, in order; perhaps also that of entries that were taken off
 }
 
 const (
@@ -58,9 +46,9 @@ const (
 	// the ring as a whole.
 	maxRunEntries = 128
 	maxRunBytes   = 128 << 10
-	// runBytes is the memory counted for a run: 64 bytes in recent, 32 in ring.order, and the same again
+	// runBytes is the memory counted for a run: 56 bytes in recent, 32 in ring.order, and the same again
 	// for the spare capacity of these slices while they grow.
-	cachedRunBytes = 2 * (64 + 32)
+	cachedRunBytes = 2 * (56 + 32)
 	// Data of largeBytes or more is kept in the appended array: copying it in and out costs more than its
 	// pointer does.
 	largeBytes = 512
@@ -91,9 +79,7 @@ func (r *recent) truncate(i uint64) {
 		r.runs[k].n, r.runs[k].cut = uint16(i-r.runs[k].lo), true
 		k++
 	}
-	for i := range r.runs[k:] {
-		r.runs[k+i].release()
-	}
+	clear(r.runs[k:])
 	r.runs = r.runs[:k]
 	r.fit()
 }
@@ -110,9 +96,7 @@ func (r *recent) dropAt(at uint64) {
 }
 
 func (r *recent) dropFirst(n int) {
-	for i := range r.runs[:n] {
-		r.runs[i].release()
-	}
+	clear(r.runs[:n])
 	r.runs = r.runs[n:]
 	r.fit()
 }
@@ -142,7 +126,7 @@ func (r *recent) reallocate() {
 
 // add notes that entries, of the given bytes in memory, are in the ring, beginning at at. If the group's last
 // run is also the ring's last, and the entries continue it, they become a part of it.
-func (r *recent) add(entries []raftpb.Entry, blocks []arena.Ref, at uint64, bytes int, ringLast ringRun) (extended bool) {
+func (r *recent) add(entries []raftpb.Entry, at uint64, bytes int, ringLast ringRun) (extended bool) {
 	k := len(r.runs) - 1
 	if k < 0 || ringLast.at == nowhere || r.runs[k].at != ringLast.at || !r.runs[k].continues(entries) || ringLast.takes.bytes()+bytes > maxRunBytes {
 		r.reserveRun()
@@ -150,7 +134,7 @@ func (r *recent) add(entries []raftpb.Entry, blocks []arena.Ref, at uint64, byte
 		k++
 	}
 	into := &r.runs[k]
-	into.keepLarge(entries, blocks)
+	into.keepLarge(entries)
 	extended = into.n > 0
 	into.n += uint16(len(entries))
 	return extended
@@ -169,8 +153,8 @@ func (r *recent) reserveRun() {
 	}
 }
 
-// keepLarge keeps the data of entries that the ring does not hold, and holds the blocks that it is in.
-func (r *cachedRun) keepLarge(entries []raftpb.Entry, blocks []arena.Ref) {
+// keepLarge keeps the data of entries that the ring does not hold.
+func (r *cachedRun) keepLarge(entries []raftpb.Entry) {
 	more := 0
 	for i := range entries {
 		if len(entries[i].Data) >= largeBytes {
@@ -181,31 +165,8 @@ func (r *cachedRun) keepLarge(entries []raftpb.Entry, blocks []arena.Ref) {
 	for i := range entries {
 		if len(entries[i].Data) >= largeBytes {
 			r.large = append(r.large, entries[i].Data)
-			r.hold(arena.Find(blocks, entries[i].Data))
 		}
 	}
-}
-
-// hold makes the run hold a block, if there is one and it does not yet.
-func (r *cachedRun) hold(block arena.Ref) {
-	if block.IsZero() {
-		return
-	}
-	if r.blocks == nil {
-		r.blocks = new([]arena.Ref)
-	}
-	if !slices.Contains(*r.blocks, block) {
-		block.Retain()
-		*r.blocks = append(*r.blocks, block)
-	}
-}
-
-// held returns the blocks that the run holds.
-func (r *cachedRun) held() []arena.Ref {
-	if r.blocks == nil {
-		return nil
-	}
-	return *r.blocks
 }
 
 // continues reports whether entries may become a part of r.
@@ -213,27 +174,13 @@ func (r *cachedRun) continues(entries []raftpb.Entry) bool {
 	return !r.cut && r.hi() == entries[0].Index && r.term == entries[0].Term && int(r.n)+len(entries) <= maxRunEntries
 }
 
-// releaseBlocks makes the cache hold no block any more. The log is closed. mu is held.
-func (t *table) releaseBlocks() {
-	t.mu.RLock()
-	groups := slices.Collect(maps.Values(t.groups))
-	t.mu.RUnlock()
-	for _, g := range groups {
-		g.mu.Lock()
-		if slices.ContainsFunc(g.cache.runs, func(r cachedRun) bool { return r.blocks != nil }) {
-			g.cache.truncate(0)
-		}
-		g.mu.Unlock()
-	}
-}
-
 // keep puts entries that a group has appended into the cache. mu is held.
-func (t *table) keep(g *Group, entries []raftpb.Entry, blocks []arena.Ref) {
+func (t *table) keep(g *Group, entries []raftpb.Entry) {
 	for len(entries) > 0 {
 		k := t.beginKeep(entries)
 		if k.n > 0 {
 			g.mu.Lock()
-			t.showRun(g, entries[:k.n], blocks, &k)
+			t.showRun(g, entries[:k.n], &k)
 			g.mu.Unlock()
 		}
 		entries = entries[max(k.n, k.skip):]
@@ -267,12 +214,12 @@ func (t *table) beginKeep(entries []raftpb.Entry) (k kept) {
 }
 
 // showRun shows a run to the readers of its group. The mu of the log and of the group are held.
-func (t *table) showRun(g *Group, entries []raftpb.Entry, blocks []arena.Ref, k *kept) {
+func (t *table) showRun(g *Group, entries []raftpb.Entry, k *kept) {
 	r := &t.cache
 	if k.last.group != g.id {
 		k.last.at = nowhere // which add need not compare with then
 	}
-	if !g.cache.add(entries, blocks, k.at, k.takes.bytes(), k.last) {
+	if !g.cache.add(entries, k.at, k.takes.bytes(), k.last) {
 		r.order = append(r.order, ringRun{group: g.id, at: k.at})
 	}
 	r.count(k.takes)
@@ -352,12 +299,11 @@ type walker struct {
 	sum    uint32
 	at     uint64 // where its data is, if that is in the ring
 	length int
-	large  [][]byte    // data that is not, from the entry's on
-	blocks []arena.Ref // that it may be in
+	large  [][]byte // data that is not, from the entry's on
 }
 
 func walkRun(from *ring, r *cachedRun) walker {
-	return walker{ring: from, pos: r.at, left: r.n, id: raftpb.EntryID{Index: r.lo - 1, Term: r.term}, large: r.large, blocks: r.held()}
+	return walker{ring: from, pos: r.at, left: r.n, id: raftpb.EntryID{Index: r.lo - 1, Term: r.term}, large: r.large}
 }
 
 // step goes to the next entry. It reports false if there is none.
@@ -377,8 +323,8 @@ func (w *walker) step() bool {
 	return true
 }
 
-// entry returns the current entry. Its data is an array of its own, or the array that was appended. If there
-// is a loan, a command may be in a block of that.
+// entry returns the current entry. Its data is an array of its own, or the array that was appended. A command
+// that is copied is in the loan, if there is one.
 func (w *walker) entry(loan *arena.Loan) raftpb.Entry {
 	e := raftpb.Entry{Term: w.id.Term, Index: w.id.Index, Type: w.typ, Sum: w.sum}
 	switch {
@@ -391,13 +337,6 @@ func (w *walker) entry(loan *arena.Loan) raftpb.Entry {
 		w.ring.read(w.at, e.Data)
 	default:
 		e.Data = w.large[0][:w.length:w.length]
-		if in := arena.Find(w.blocks, e.Data); in.IsZero() {
-			break
-		} else if loan != nil {
-			loan.Show(in)
-		} else {
-			e.Data = bytes.Clone(e.Data)
-		}
 	}
 	return e
 }

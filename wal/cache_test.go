@@ -3,13 +3,11 @@ package wal
 import (
 	"bytes"
 	"runtime"
-	"slices"
 	"testing"
 	"unsafe"
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -45,16 +43,13 @@ func (c cacheTwin) at(group, i uint64) (raftpb.Entry, bool) {
 
 // Groups append, truncate and compact in any order and under any limit. The cache must hold no entry that the
 // log lacks, every byte of its entries must be right, and it must keep its limit. The chunks have only 64
-// bytes, so entries begin and continue at every possible place. Some data is in blocks, which nothing but the
-// cache holds afterwards, and whose end overwrites them.
+// bytes, so entries begin and continue at every possible place.
 func TestCacheTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.SampledFrom([]int64{0, 300, 1000, 3000, 20_000}).Draw(t, "limit")
 		opts := Options{CacheBytes: limit}
 		l := newLog(opts, newTable(opts))
 		twin := cacheTwin{}
-		pool := arena.New(arena.Options{BlockBytes: 1500, IdleBytes: 1 << 20, Poison: true})
-		filler := arena.NewFiller(pool)
 		drawn := byte(0)
 		draw := func(i, term uint64) raftpb.Entry {
 			drawn++
@@ -83,32 +78,18 @@ func TestCacheTwin(t *testing.T) {
 				for i := range uint64(rapid.IntRange(1, 4).Draw(t, "entries")) {
 					es = append(es, draw(first+i, term))
 				}
-				appended, blocks := slices.Clone(es), []arena.Ref(nil)
-				for i := range appended {
-					if rapid.Bool().Draw(t, "in a block") {
-						appended[i].Data, blocks = filler.Copy(es[i].Data, blocks)
-					}
-				}
-				l.table.keep(g, appended, blocks)
-				arena.ReleaseAll(blocks)
+				l.table.keep(g, es)
 				twin[group] = append(twin[group], es...)
-				if n, size := nextRun(appended[len(appended)-1:], l.table.cache.maxRun()); n != 1 || l.table.cache.holds(size) != (g.cache.find(twin.last(group)) < len(g.cache.runs)) {
+				if n, size := nextRun(es[len(es)-1:], l.table.cache.maxRun()); n != 1 || l.table.cache.holds(size) != (g.cache.find(twin.last(group)) < len(g.cache.runs)) {
 					t.Fatalf("limit %d, the last entry takes %+v, and is cached: %v", limit, size, !l.table.cache.holds(size))
 				}
 			}
-			twin.check(t, l, pool)
-		}
-		filler.Close()
-		l.table.releaseBlocks()
-		if err := pool.Home(); err != nil {
-			t.Fatal(err)
+			twin.check(t, l)
 		}
 	})
 }
 
-func (c cacheTwin) check(t *rapid.T, l *Log, p *arena.Pool) {
-	loan := arena.NewLoan(p)
-	defer loan.Return()
+func (c cacheTwin) check(t *rapid.T, l *Log) {
 	counted := l.table.cache.bytes()
 	if counted > max(0, l.table.cache.limit) {
 		t.Fatalf("the cache takes %d bytes, its limit is %d", counted, l.table.cache.limit)
@@ -129,12 +110,9 @@ func (c cacheTwin) check(t *rapid.T, l *Log, p *arena.Pool) {
 			}
 			next = runs[k].hi()
 			for w := walkRun(&l.table.cache, &runs[k]); w.step(); {
-				have, lent := w.entry(nil), w.entry(loan)
-				if want, ok := c.at(id, w.id.Index); !ok || !sameEntry(have, want) || !sameEntry(lent, want) {
-					t.Fatalf("group %d: cached %+v, lent %+v, want %+v (%v)", id, have, lent, want, ok)
-				}
-				if len(have.Data) > 0 && !arena.Find(runs[k].held(), have.Data).IsZero() {
-					t.Fatalf("group %d: entry %d is in a block, and the reader may keep it", id, have.Index)
+				have := w.entry(nil)
+				if want, ok := c.at(id, w.id.Index); !ok || !sameEntry(have, want) {
+					t.Fatalf("group %d: cached %+v, want %+v (%v)", id, have, want, ok)
 				}
 			}
 		}
@@ -258,7 +236,7 @@ func TestRunsMoveSeldom(t *testing.T) {
 		var r recent
 		next := uint64(1)
 		add := func() {
-			r.add([]raftpb.Entry{{Term: next, Index: next}}, nil, next, 32, ringRun{at: nowhere})
+			r.add([]raftpb.Entry{{Term: next, Index: next}}, next, 32, ringRun{at: nowhere})
 			next++
 		}
 		for range runs {
@@ -295,40 +273,5 @@ func TestWhatEntriesNeedInTheCache(t *testing.T) {
 		if k, takes := nextRun([]raftpb.Entry{{Data: data[:n:n]}}, 1<<20); k != 1 || takes != want {
 			t.Errorf("%d bytes: %d entries take %+v, want %+v", n, k, takes, want)
 		}
-	}
-}
-
-// A reader that borrows holds what it was shown, whatever leaves the cache meanwhile. Close releases the
-// rest.
-func TestBlocksThatAreShown(t *testing.T) {
-	for _, leaves := range []func(l *Log){
-		func(l *Log) { mustAppend(t, l, Write{Group: 1, CompactThrough: 3}) },
-		func(l *Log) { mustAppend(t, l, Write{Group: 1, TruncateFrom: 1}) },
-		func(l *Log) { mustAppend(t, l, Write{Group: 2, Entries: entries(1, 20, 1, 600)}) },
-		func(l *Log) { mustAppend(t, l, Write{Group: 1, Delete: true}) },
-		func(l *Log) { mustClose(t, l) },
-	} {
-		l := mustOpen(t, testOptions(crashfs.New(), &manual{}))
-		pool := arena.New(arena.Options{BlockBytes: 1 << 10, IdleBytes: 1 << 20, Poison: true})
-		filler := arena.NewFiller(pool)
-		want, es, blocks := entries(1, 4, 1, 700), entries(1, 4, 1, 700), []arena.Ref(nil)
-		for i := range es {
-			es[i].Data, blocks = filler.Copy(es[i].Data, blocks)
-		}
-		mustAppend(t, l, Write{Group: 1, Entries: es, Blocks: blocks})
-		filler.Close()
-		arena.ReleaseAll(blocks)
-
-		loan := arena.NewLoan(pool)
-		lent, ok := l.Group(1).Borrow(1, 4, 1<<20, loan, nil)
-		own, _ := l.Group(1).Recent(1, 4, 1<<20)
-		leaves(l)
-		if !ok || !slices.EqualFunc(lent, want, sameEntry) || !slices.EqualFunc(own, want, sameEntry) {
-			t.Errorf("lent %v, own %v, want %v", lent, own, want)
-		}
-		if loan.Return(); pool.Home() != nil || !arena.IsPoisoned(lent[0].Data) || !slices.EqualFunc(own, want, sameEntry) {
-			t.Errorf("after the loan: lent %v, own %v; %v", lent, own, pool.Home())
-		}
-		mustClose(t, l)
 	}
 }

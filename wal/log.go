@@ -37,8 +37,7 @@ func (p position) before(q position) bool {
 // Locks are taken in this order: the claim of supply, flusher.mu, Log.mu, Group.mu, supply.mu, table.mu,
 // dirMu. Then come the locks of a segment (syncMu, zeroMu or closeMu), then coldFiles.mu, then fence.mu.
 // fence.mu is last because an error that stops the log is noted in FENCE at the place that finds it,
-// whatever locks are held there. Readers take only Group.mu, table.mu, closeMu and coldFiles.mu. A pool of
-// blocks (package arena) takes no lock of ours behind its own.
+// whatever locks are held there. Readers take only Group.mu, table.mu, closeMu and coldFiles.mu.
 type Log struct {
 	opts   Options
 	dir    directory
@@ -143,7 +142,6 @@ func (l *Log) Close() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.table.releaseBlocks()
 	return errors.Join(err, l.closeFiles())
 }
 

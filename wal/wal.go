@@ -8,7 +8,6 @@ import (
 	"log/slog"
 
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
@@ -35,9 +34,6 @@ type Write struct {
 	// and all entries above it are replaced. The log keeps large Data in the array that was passed, and
 	// readers get the same array. It must never change, and should be an array of its own.
 	Entries []raftpb.Entry
-	// Blocks are reused memory, in which the Data of commands may be. The caller holds them until Append
-	// returns, and the log's cache as long as it shows such Data. Readers that do not borrow it get copies.
-	Blocks []arena.Ref
 	// Delete deletes the group for good. It has no entries, no hard state and no snapshot, and its records
 	// pin no segment. Later writes to it are refused with ErrDeleted, also after a restart. It counts when
 	// it is durable, in any mode. Such a Write carries nothing else. A group that was never written can be
@@ -45,9 +41,6 @@ type Write struct {
 	// on disk and about 48 in memory, and can remember 2^20 of them.
 	Delete bool
 }
-
-// LargeBytes is the size from which Data stays in the array, or in the block, that was appended.
-const LargeBytes = largeBytes
 
 // MaxEntryBytes is the largest Entry.Data that Append accepts.
 const MaxEntryBytes = record.MaxEntryBytes

@@ -143,14 +143,8 @@ func (p *Pool) Stats() Stats {
 	idle := len(p.idle)
 	p.mu.Unlock()
 	size := int64(p.o.BlockBytes)
-	return Stats{UsedBytes: p.UsedBytes(), IdleBytes: int64(idle) * size, Made: p.made.Load(), Kept: p.kept.Load()}
+	return Stats{UsedBytes: p.used.Load() * size, IdleBytes: int64(idle) * size, Made: p.made.Load(), Kept: p.kept.Load()}
 }
-
-// UsedBytes returns the bytes of blocks that are held.
-func (p *Pool) UsedBytes() int64 { return p.used.Load() * int64(p.o.BlockBytes) }
-
-// Poisons reports whether the pool overwrites a block whose life ends.
-func (p *Pool) Poisons() bool { return p.o.Poison }
 
 // Home says what is wrong if a block is held, after everything that holds blocks has ended.
 func (p *Pool) Home() error {

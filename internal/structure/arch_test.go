@@ -72,7 +72,7 @@ host/internal/identity snapshot transport vfs wal host/membership internal/lock 
 host/internal/control  transport                                                                             |
 host/internal/entry    raft raft/raftpb host/membership transport snapshot |
 host/internal/workqueue host/internal/budget host/internal/outbox raft raft/raftpb internal/lock              |
-host/internal/appendlane env host/internal/budget host/internal/entry host/internal/outbox host/internal/sched host/internal/workqueue raft raft/raftpb wal internal/lock internal/arena|
+host/internal/appendlane env host/internal/budget host/internal/entry host/internal/outbox host/internal/sched host/internal/workqueue raft raft/raftpb wal internal/lock|
 host/internal/bulk     host/event host/internal/control raft snapshot transport internal/lock internal/repetition                 |
 host/internal/divergence host/event host/session host/internal/control host/internal/entry raft/quorum internal/lock      |
 host/internal/storage  env internal/repetition raft raft/raftpb vfs wal internal/lock                         |

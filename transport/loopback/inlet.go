@@ -198,6 +198,7 @@ func (t *Transport) deliver(from uint64, kind transport.Kind, body []byte, batch
 	if err != nil {
 		panic("loopback: a body of our own cannot be read: " + err.Error())
 	}
+	transport.Detach(batch)
 	received := len(batch)
 	kept := batch[:0]
 	for i := range batch {
@@ -207,7 +208,7 @@ func (t *Transport) deliver(from uint64, kind transport.Kind, body []byte, batch
 	}
 	t.countReceived(kind, len(body), received, received-len(kept))
 	if len(kept) > 0 {
-		transport.Hand(t.receiver, from, kept)
+		t.receiver.Receive(from, kept)
 	}
 	clear(batch)
 	return batch

@@ -376,7 +376,8 @@ func (t *Transport) deliver(from uint64, class transport.Class, conn net.Conn) e
 		if batch = t.withoutForeign(batch, from); len(batch) == 0 {
 			continue
 		}
-		body.Hand(t.receiver, from, batch)
+		body.Detach(batch)
+		t.receiver.Receive(from, batch)
 		if clear(batch); cap(batch) > keepEnvelopes {
 			batch = nil
 		}

@@ -12,7 +12,7 @@ import (
 // One buffer, in which several frames fit, takes everything that the socket has, so a burst of small frames
 // costs one read. A body of one frame is returned in place; a longer one in the memory of the assembler.
 // Either is valid until the next call: messages are decoded in place and their bytes are copied out
-// (transport.Body.Hand). So acknowledgements allocate nothing, and keeping one entry keeps no other.
+// (transport.Detach), so acknowledgements allocate nothing, and keeping one entry keeps no other in memory.
 //
 // Invariant: memory grows with the bytes that have arrived, not with the length in a header. The buffer of
 // a connection of class consensus begins with two frames. It doubles, up to 1 MiB, when a read has filled

@@ -42,10 +42,6 @@ func (l *Lane) discard(q *Queue) (wrote bool) {
 		return false
 	}
 	q.joint.reset()
-	q.dropBlocks()
-	l.mu.Lock()
-	q.trimQueued() // a message may have been queued since
-	l.mu.Unlock()
 	q.hard = q.durable.hs
 	l.unpark(q)
 	q.answerDiscard(Forgotten)

@@ -11,7 +11,6 @@ import (
 	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/workqueue"
-	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/internal/lock"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -116,14 +115,10 @@ func (l *Lane) Enqueue(q *Queue) {
 	}
 }
 
-// Hand queues a message of a group, and makes the lane come to it. Its entries, and those that are queued,
-// may have data in blocks. The caller holds all of these, and from here on the queue does too.
-func (l *Lane) Hand(q *Queue, m raftpb.Message, blocks ...arena.Ref) {
+// Hand queues a message of a group, and makes the lane come to it.
+func (l *Lane) Hand(q *Queue, m raftpb.Message) {
 	fresh := false
-	q.EnqueueAnd(m, func() {
-		q.hold(blocks)
-		fresh = l.line(q)
-	})
+	q.EnqueueAnd(m, func() { fresh = l.line(q) })
 	if fresh {
 		l.task.Wake()
 	}
@@ -190,7 +185,6 @@ func (l *Lane) write() (wrote bool) {
 				continue
 			}
 			bytes += q.TakenBytes()
-			q.takeBlocks()
 			q.makeWrites()
 			l.batch = append(l.batch, q)
 			if !q.Empty() {
@@ -457,7 +451,6 @@ func (l *Lane) Err() error {
 func (l *Lane) drop(q *Queue) {
 	q.joint.reset()
 	q.DropTaken()
-	q.dropBlocks()
 }
 
 // Leave makes the lane release a group: nothing that waits is written any more, as in a crash. If deletes is
@@ -508,7 +501,6 @@ func (l *Lane) release(q *Queue) (wrote bool) {
 	}
 	q.gone = true
 	l.drop(q)
-	q.Release() // what is queued is not written any more
 	l.unpark(q)
 	q.Hold(-q.Held())
 	l.mu.Lock()

@@ -2,13 +2,11 @@ package appendlane
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/workqueue"
-	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
@@ -28,7 +26,6 @@ type Queue struct {
 	client Client
 	log    GroupLog
 
-	holds  atomic.Bool   // blocks has something
 	rounds atomic.Uint64 // that were completed
 	forget atomic.Bool   // what it refuses must be forgotten (discard.go)
 
@@ -38,7 +35,6 @@ type Queue struct {
 	fullBecause atomic.Pointer[error] // what the log said
 
 	// Guarded by the lock of the lane.
-	blocks  []arena.Ref // that hold data of what is queued, perhaps also of what was taken
 	ready   sched.Place[*Queue]
 	leaving atomic.Bool // the group is closed; only read without the lock
 	deletes bool        // and must be deleted from the log
@@ -48,7 +44,6 @@ type Queue struct {
 	installing *install         // of the snapshot that the next message carries; nil: not begun
 	installed  *raftpb.Snapshot // the same, and its message may be written; nil: it may not
 	joint      round            // what was taken, as writes
-	writing    []arena.Ref      // that hold data of it
 	round      []raftpb.Message // written, to be synced and answered
 	roundBytes int64
 	inRound    bool             // it is in the lane's round
@@ -114,64 +109,11 @@ func (q *Queue) Refusal() (since int64, because error) {
 // when the lane has released the group.
 func (q *Queue) Deleted() (deleted bool, refused error) { return q.deleted, q.refused }
 
-// hold makes the queue hold the blocks of all entries that are queued, in place of those that it holds. The
-// lock is held.
-func (q *Queue) hold(blocks []arena.Ref) {
-	held := len(q.blocks)
-	switch {
-	case held == 0 && len(blocks) == 0:
-	case q.leaving.Load(): // the lane may have released the queue
-		arena.KeepAll(arena.RetainAll(nil, blocks))
-	default:
-		q.blocks = arena.RetainAll(q.blocks, blocks) // first: a block may be in both
-		arena.ReleaseAll(q.blocks[:held])
-		q.blocks = slices.Delete(q.blocks, 0, held)
-		q.holds.Store(len(blocks) > 0)
-	}
-}
-
-// takeBlocks makes what was taken hold its blocks. It is called after Dequeue: a message was queued with its
-// blocks, so they are here. They stay here as well if something is queued.
-func (q *Queue) takeBlocks() {
-	if !q.holds.Load() {
-		return
-	}
-	q.Lock.Lock()
-	defer q.Lock.Unlock()
-	q.writing = arena.RetainAll(q.writing, q.blocks)
-	q.trimQueued()
-}
-
-// trimQueued releases the blocks of what is queued, if nothing is. The lock is held.
-func (q *Queue) trimQueued() {
-	if q.Empty() {
-		q.releaseQueued()
-	}
-}
-
-// Release releases all blocks, when the lane is stopped or writes nothing of the group any more.
-func (q *Queue) Release() {
-	q.dropBlocks()
-	q.Lock.Lock()
-	defer q.Lock.Unlock()
-	q.releaseQueued()
-}
-
-// releaseQueued releases the blocks of what is queued. The lock is held.
-func (q *Queue) releaseQueued() {
-	q.blocks = arena.ReleaseAll(q.blocks)
-	q.holds.Store(false)
-}
-
-// dropBlocks releases the blocks of what was taken, when it is written or dropped.
-func (q *Queue) dropBlocks() { q.writing = arena.ReleaseAll(q.writing) }
-
 // makeWrites turns what was taken into writes, and leaves out those that carry only a commit index.
 func (q *Queue) makeWrites() {
 	q.joint.join(q.group, q.Taken(), &q.hard)
 	needed := q.joint.writes[:0]
 	for _, write := range q.joint.writes {
-		write.Blocks = q.writing
 		if q.durable.Complete(&write) {
 			needed = append(needed, write)
 		}
@@ -193,7 +135,6 @@ func (q *Queue) wrote() {
 		q.durable.Wrote(&q.joint.writes[i])
 	}
 	q.joint.reset()
-	q.dropBlocks()
 	q.client.Appended()
 	moved := int64(0)
 	q.round, moved = q.MoveTaken(q.round)

@@ -146,9 +146,6 @@ func New(of Member, s Settings) *Queue {
 	return q
 }
 
-// Borrows reports whether the machine keeps nothing of what it applies, and gets all of that from the log.
-func (q *Queue) Borrows() bool { return q.loan != nil && q.Hook == nil }
-
 // borrows reports whether the machine keeps nothing of a command, and the log lends.
 func (q *Queue) borrows() bool {
 	machine := any(q.Machine)

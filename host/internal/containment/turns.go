@@ -22,10 +22,10 @@ import (
 // lockers are the types whose methods take locks: those of package host, and of its parts with their package.
 var lockers = words(`
 	Taking
-	flightRecorder groupTable inbox intake
+	flightRecorder groupTable inbox
 	shutdown
 	signal
-	appendlane.Lane appendlane.Queue
+	appendlane.Lane
 	apply.Lane apply.Lanes apply.LogTime apply.Queue apply.Skips
 	bulk.Receiver bulk.Sender bulk.Transfers
 	divergence.Comparison
