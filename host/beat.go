@@ -40,7 +40,6 @@ func (c *hostClock) beat() (ticks int) {
 			h.askForRosters()
 			h.forgetDeparted()
 			h.greetRefusing()
-			h.askSettings()
 		}
 	}
 	h.findHungTurns()

@@ -145,8 +145,7 @@ func (h *keeperHost) options() statemachine.CommandOptions {
 // start starts the host with an empty machine, or a durable one as it is.
 func (h *keeperHost) start() error {
 	h.manual, h.out = &manualEnv{now: h.now()}, &recordingTransport{}
-	// The scripts name entries: each has one command.
-	c := Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "nowhere"}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20, SingleEntries: true}
+	c := Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "nowhere"}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20}
 	process, err := Open(context.Background(), c, WithEnv(h.manual.env()), WithFS(h.disk.Mount()), WithTransport(h.out), WithLogger(quiet), WithEvents(func(e event.Event) { h.events = append(h.events, e) }))
 	if err != nil {
 		return err

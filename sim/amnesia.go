@@ -33,6 +33,9 @@ func Repairs(o Options) (Faults, error) {
 			w.groupConfig.Snapshots = host.SnapshotPolicy{LogBytes: pick(rng, int64(4<<10), 16<<10), KeepBytes: pick(rng, int64(1), 8<<10)}
 			w.padding = pick(rng, 0, 3000)
 		}
+		if w.packing != nil {
+			w.packing.disks = nil // a repaired log lacks what a machine on disk has, and such a host does not start
+		}
 		w.groupConfig.MaxAppendBytes = 0 // a repaired log may lack nearly all, and must be fed within healTime
 		w.startCalmly()
 		w.nemesis.acts = []func(){w.nemesis.isolate, w.nemesis.isolateLeader, w.nemesis.crashOne, w.nemesis.driftClocks}

@@ -48,11 +48,10 @@ type diskMachine struct {
 	state *diskState
 }
 
-// drawDiskMachines draws whether the machines of a run with calls keep their state on disk. The pipelines of
-// the lab have none.
+// drawDiskMachines draws whether the machines of a run with calls keep their state on disk.
 func (p *packing) drawDiskMachines() {
 	w := p.w
-	if p.rng.IntN(2) > 0 || !w.pipeline.AsyncStorageWrites() || w.calls == nil || w.objects != nil || w.mode.Unsafe() || w.mode.Kind == wal.KindMemory {
+	if p.rng.IntN(2) > 0 || w.calls == nil || w.objects != nil || w.mode.Unsafe() || w.mode.Kind == wal.KindMemory {
 		return
 	}
 	p.disks = &diskMachines{rng: p.rng, states: map[*crashfs.FS]map[uint64]*diskState{}, cuts: 2 + p.rng.IntN(10)}

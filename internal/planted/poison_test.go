@@ -119,7 +119,7 @@ var poisonBugs = []bug{
 	{name: "withdrawal_not_noted", what: "a client is told that its command is withdrawn, and no turn learns of it", in: "sim", found: "TestBatchEntries", args: "-packings 2", says: "after its client was told that it never would be", edits: []edit{{"host/internal/proposals/waiter.go",
 		`return w.phase.CompareAndSwap(waiterQueued, waiterWithdrawn) }`, `return w.phase.Load() == waiterQueued }`}}},
 	{name: "forwards_to_old_members", what: "a leader joins forwarded commands although a member has not said that it reads batches", in: "host", found: "TestForwardedCommandsShareEntries", edits: []edit{{"host/offer.go",
-		`if commands > 1 && g.packs() {`, `if commands > 1 && !g.host.config.SingleEntries {`}}},
+		`if commands > 1 && g.packs() {`, `if commands > 1 && g.host.config.BatchEntries {`}}},
 	{name: "objects_in_a_batch", what: "a command that names objects shares its entry, and all members refuse it", in: "host", found: "TestForwardedCommandsShareEntries", also: []judge{{in: "sim", test: "TestBatchEntries", args: "-packings 10"}}, edits: []edit{{"host/callroute.go",
 		`		s.Alone = isAboutObjects`, `		_ = isAboutObjects`}}},
 	{name: "joined_without_the_last", what: "of forwarded commands that share an entry the last is lost", in: "host", found: "TestForwardedCommandsShareEntries", edits: []edit{{"host/internal/proposals/pack.go",
