@@ -80,7 +80,7 @@ func (w *world) mayHit(f coverage.Fault) bool {
 	case coverage.MemberAdd, coverage.MemberRemove, coverage.LostDisk:
 		return w.churn != nil
 	case coverage.BitFlip, coverage.MisdirectedWrite:
-		return w.churn == nil && keeps && !w.needsLogs()
+		return !w.hasDiskMachines() && w.churn == nil && keeps && !w.needsLogs()
 	case coverage.MajorityCrash:
 		return keeps
 	case coverage.ClockJump:
@@ -139,3 +139,7 @@ func (w *world) mixConfig(c *host.Config, h *machine) {
 	c.SegmentBytes = pick(rng, int64(8<<10), 32<<10, 128<<10)
 	c.LogCacheBytes = pick(rng, int64(1), 2<<10, 1<<20)
 }
+
+// hasDiskMachines reports whether machines keep their state on disk. A log that is damaged and repaired lacks
+// what such a machine has, and its host does not start.
+func (w *world) hasDiskMachines() bool { return w.packing != nil && w.packing.disks != nil }
