@@ -12,9 +12,9 @@
 // At the first start every member must be up once, until the group is founded. From then on a majority is
 // enough. A member that comes back with an empty directory is refused, because it has forgotten its votes.
 //
-// Two calls are enough for most programs: Propose for a change, and View for a read. [Node.Commit] does not
-// wait for the result. [Node.Submit] and [Node.SubmitMany] are for one goroutine with many commands under
-// way.
+// Two calls are enough for most programs: Propose for a change, and View for a read. Use [Node.Commit] where
+// the result is not needed. For one goroutine with many commands under way there are [Node.Submit] and
+// [Node.SubmitMany].
 //
 // # What blocks
 //

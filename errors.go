@@ -15,9 +15,8 @@ import (
 // ErrNoQuorum, outcome.ErrNoLeader or outcome.ErrDiskFull in it. It finds ErrIndeterminate as well if the
 // command may have been committed.
 var (
-	// ErrNotLeader: this host does not lead, and the call was made with IfLeader. errors.As finds a
-	// NotLeaderError with the leader's addresses in it: send the client there, or leave
-	// IfLeader out.
+	// ErrNotLeader: this host does not lead, and the call was made with IfLeader. A NotLeaderError, which
+	// errors.As finds, has the leader's addresses. Send the client there, or leave IfLeader out.
 	ErrNotLeader = outcome.ErrNotLeader
 	// ErrOverloaded: too many commands or reads are under way. Submit it again after RetryAfter, or use
 	// Propose, which waits; it refuses only if too many others wait already.

@@ -435,7 +435,7 @@ func (n *Node[C, R]) Events(ctx context.Context) iter.Seq[Event] { return n.host
 func (n *Node[C, R]) Members() Members { return n.group.Members() }
 
 // Plan says what changes of the members would do to the group, stage by stage, and changes nothing. It waits
-// until nodes that are added have come and the leader has said who is there, for 5 s at most. Its String is a
+// until nodes that are added have come and the leader has said who is there, for 7 s at most. Its String is a
 // page for an operator. The error wraps outcome.ErrMembersUnchanged and says what cannot be.
 func (n *Node[C, R]) Plan(ctx context.Context, changes ...MemberChange) (*MemberPlan, error) {
 	if err := n.rejectReentry("Plan"); err != nil {

@@ -105,7 +105,9 @@ func (s *Session) NextMany(n int) SessionMark {
 func (s *Session) End(m SessionMark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for delete(s.open, m.Number); s.low < s.next && !s.open[s.low]; s.low++ {
+	delete(s.open, m.Number)
+	for s.low < s.next && !s.open[s.low] {
+		s.low++
 	}
 }
 

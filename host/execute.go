@@ -104,9 +104,10 @@ func (p *MemberPlan) String() string {
 	return o.String()
 }
 
-// WaitPlan is Plan for a caller that waits, for 5 s at most: until hosts have come whose address is in their
-// change (MemberChange.At). It also waits until the leader has said who is there.
+// WaitPlan is Plan for a caller that waits. Hosts whose address is in their change (MemberChange.At) have 5 s
+// to come, all together. The leader then has 2 s to say who is there.
 func (g *Group) WaitPlan(ctx context.Context, changes ...MemberChange) (*MemberPlan, error) {
+	var named []uint64
 	for _, c := range changes {
 		switch {
 		case c.addr == "":
@@ -117,8 +118,9 @@ func (g *Group) WaitPlan(ctx context.Context, changes ...MemberChange) (*MemberP
 		if err := g.host.SetPeer(c.want.ID, c.addr); err != nil {
 			return nil, err
 		}
-		g.waitHeard(ctx, c.want.ID)
+		named = append(named, c.want.ID)
 	}
+	g.waitHeard(ctx, named)
 	g.awaitView(ctx)
 	return g.Plan(changes...)
 }

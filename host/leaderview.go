@@ -98,15 +98,16 @@ func (h *Host) receiveView(from uint64, body []byte) error {
 	return nil
 }
 
-// waitHeard waits until it is known with which directory a host comes, or for a while.
-func (g *Group) waitHeard(ctx context.Context, id uint64) {
+// waitHeard waits until it is known with which directories hosts come, or for hearTime in all.
+func (g *Group) waitHeard(ctx context.Context, hosts []uint64) {
 	ctx, cancel := context.WithTimeout(ctx, hearTime)
 	defer cancel()
 	again := time.NewTicker(watchPace)
 	defer again.Stop()
 	for {
 		r := g.roster()
-		if r == nil || g.host.presented(id, r) != (identity.NewDirectory{}) {
+		isMissing := func(id uint64) bool { return g.host.presented(id, r) == (identity.NewDirectory{}) }
+		if r == nil || !slices.ContainsFunc(hosts, isMissing) {
 			return
 		}
 		select {

@@ -140,6 +140,6 @@ func (w *world) mixConfig(c *host.Config, h *machine) {
 	c.LogCacheBytes = pick(rng, int64(1), 2<<10, 1<<20)
 }
 
-// hasDiskMachines reports whether machines keep their state on disk. A log that is damaged and repaired lacks
-// what such a machine has, and its host does not start.
+// hasDiskMachines reports whether machines keep their state on disk. A log that is damaged and repaired may
+// lack what such a machine has. Its host then does not start, as it should.
 func (w *world) hasDiskMachines() bool { return w.packing != nil && w.packing.disks != nil }

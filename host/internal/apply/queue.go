@@ -328,13 +328,13 @@ func (q *Queue) together(commands []statemachine.Entry) (n int) {
 
 // notSkipped returns commands without those at both ends that the group skips, or all if it skips them all.
 func (q *Queue) notSkipped(commands []statemachine.Entry) []statemachine.Entry {
-	is := func(e statemachine.Entry) bool { return q.Skips.Of(e.Position()) == 0 }
-	first := slices.IndexFunc(commands, is)
+	isGiven := func(e statemachine.Entry) bool { return q.Skips.Of(e.Position()) == 0 }
+	first := slices.IndexFunc(commands, isGiven)
 	if first < 0 || !q.Skips.Any() {
 		return commands
 	}
 	last := len(commands) - 1
-	for !is(commands[last]) {
+	for !isGiven(commands[last]) {
 		last--
 	}
 	return commands[first : last+1 : last+1]
