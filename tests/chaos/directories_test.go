@@ -238,7 +238,8 @@ func makeRestored(e *episode, f fault) error {
 	return e.replaceLost(h, f.rng().IntN(2) == 0)
 }
 
-// copyDir copies a directory. A process may still use it: files that vanish meanwhile are left out.
+// copyDir copies a directory. A process may still use it: its sockets, and files that vanish meanwhile, are left
+// out.
 func copyDir(to, from string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -253,6 +254,9 @@ func copyDir(to, from string) error {
 		}
 		if d.IsDir() {
 			return os.MkdirAll(filepath.Join(to, name), 0o700)
+		}
+		if d.Type()&fs.ModeSocket != 0 {
+			return nil
 		}
 		if err := copyFile(filepath.Join(to, name), path); !errors.Is(err, fs.ErrNotExist) {
 			return err

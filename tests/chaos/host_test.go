@@ -78,7 +78,7 @@ func (h *host) launch(mayEnd bool, tracer ...string) error {
 	}
 	l := &life{number: n, cmd: exec.Command(line[0], line[1:]...), ended: make(chan struct{}), wanted: mayEnd}
 	l.cmd.Stdout, l.cmd.Stderr = file, file
-	l.cmd.Dir, l.cmd.Env = h.base, append(os.Environ(), "MILLRACE_CHAOS_ELSEWHERE="+h.elsewhere())
+	l.cmd.Dir, l.cmd.Env = h.base, append(os.Environ(), "CHAOS_ELSEWHERE="+h.elsewhere())
 	if err := theWorld.start(h.e.net.namespace(h.place), l.cmd); err != nil {
 		return fmt.Errorf("start host %d: %w", h.id, err)
 	}

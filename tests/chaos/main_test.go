@@ -29,7 +29,7 @@ var (
 )
 
 // envInside names what the process that runs the tests is in: the namespaces that its parent made for it.
-const envInside = "MILLRACE_CHAOS_INSIDE"
+const envInside = "CHAOS_INSIDE"
 
 func init() {
 	// The first goroutine keeps the first thread, whose network namespace is the one that others mean when
