@@ -108,6 +108,8 @@ type OverloadedError = outcome.OverloadedError
 //	Undivided bool
 //	Cause error
 //	Skipped uint64
+//	Version uint32
+//	WrongVersion bool
 //	Stack []byte
 //	Final bool
 //	func Advice() string

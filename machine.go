@@ -130,6 +130,9 @@ type Command[C any] struct {
 	// once only, and otherwise belong to the host that sent it, or to the user (InSession).
 	Session SessionID
 	Number  uint64
+	// Version is the version of the machine's behaviour that the group is at (Machine.Versions). Apply does what
+	// that version says, also if the program knows a later one: so every member does the same.
+	Version uint32
 	// Objects are the objects that the command names (WithObjects). They are on this host's disk.
 	Objects []ObjectID
 	// Value is the command.
@@ -145,6 +148,7 @@ type Machine[C, R any] struct {
 	tries       bool // commands are decoded on their way in
 	nonBlocking bool
 	version     string
+	versions    Versions
 	results     Codec[R] // nil: results are not kept
 	keeps       bool
 	unwatched   bool
@@ -181,6 +185,30 @@ func (m Machine[C, R]) NonBlocking() Machine[C, R] { m.nonBlocking = true; retur
 // Version names the machine's behaviour, such as "v3". Members compare their states by a running hash, among
 // equal versions only: change it with each change of the program that changes a result or a state.
 func (m Machine[C, R]) Version(v string) Machine[C, R] { m.version = v; return m }
+
+// Versions are the versions of a machine's behaviour that a program can do.
+//
+//	Lowest  uint32
+//	Highest uint32
+//	func Can(version uint32) bool
+//	func String() string
+//	func Validate() error
+type Versions = statemachine.Versions
+
+// Versions declares which versions of its behaviour the program can do, from lowest through highest. Without
+// it that is version 0 only. A program that changes a result or a state gets the next version. It does
+// what Command.Version says, and still all that an earlier version says, down to lowest. When every
+// member runs it, Node.Upgrade puts an entry into the log, and the commands behind that have the new version.
+// A new group begins at the lowest. A member whose program cannot do the version of the group halts, and
+// keeps its log and vote. Versions costs nothing for a command. Version is another thing: it only says which
+// members are compared.
+func (m Machine[C, R]) Versions(lowest, highest uint32) Machine[C, R] {
+	m.versions = Versions{Lowest: lowest, Highest: highest}
+	return m
+}
+
+// CanDo returns the versions that the program can do, for kits that test it.
+func (m Machine[C, R]) CanDo() Versions { return m.versions }
 
 // Results keeps the results of commands that may be sent twice, encoded, with the session of their client,
 // and makes members compare all results whole. Then a duplicate gets the first result. Otherwise it ends with
@@ -253,6 +281,9 @@ func (m Machine[C, R]) validate() error {
 	if err := rejectCodec(m.codec, "commands"); err != nil {
 		return err
 	}
+	if err := m.versions.Validate(); err != nil {
+		return fmt.Errorf("%w (Machine.Versions)", err)
+	}
 	if err := m.sessions.Validate(); err != nil {
 		return fmt.Errorf("%w (Machine.Sessions)", err)
 	}
@@ -306,7 +337,7 @@ const maxScratch = 4 << 10
 
 // options returns what the host must know about a machine.
 func (m Machine[C, R]) options() statemachine.CommandOptions {
-	o := statemachine.CommandOptions{Sessions: m.sessions, KeepResults: m.keeps, Version: m.version, Digest: m.digest, StopDiverged: m.stopDiverged, Objects: m.objects}
+	o := statemachine.CommandOptions{Sessions: m.sessions, KeepResults: m.keeps, Version: m.version, Versions: m.versions, Digest: m.digest, StopDiverged: m.stopDiverged, Objects: m.objects}
 	if m.durable != nil {
 		o.Applied = m.durable.Applied
 	}
@@ -342,7 +373,7 @@ func (a *adapter[C, R]) Apply(commands []statemachine.Command) error {
 			a.deliver(commands[:len(a.batch)], false)
 			return &outcome.CommandError{Index: c.Index, Pos: c.Pos, Err: fmt.Errorf("millrace: the codec cannot decode command %v, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Position(), len(c.Data), err)}
 		}
-		a.batch = append(a.batch, Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Value: value})
+		a.batch = append(a.batch, Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Version: c.Version, Objects: c.Objects, Value: value})
 	}
 	err := a.applyBatch(commands)
 	applied = err == nil

@@ -72,6 +72,9 @@ type (
 	//	Durable uint64
 	//	LastIndex uint64
 	//	WithoutAuthority bool
+	//	Version uint32
+	//	LowestVersion uint32
+	//	HighestVersion uint32
 	//	FirstIndex uint64
 	//	Refused uint64
 	//	Dropped uint64
@@ -139,6 +142,7 @@ type (
 	//	Tokens []membership.Token
 	//	View uint64
 	//	Tolerates int
+	//	MachineVersion uint32
 	Members = host.Members
 	// JoinTokenOptions say how long a join token is valid, and for whom.
 	//
@@ -334,6 +338,18 @@ func (n *Node[C, R]) SkipCommand(ctx context.Context, at Position) error {
 		return err
 	}
 	return n.group.SkipCommand(ctx, at)
+}
+
+// Upgrade makes the group go on at a version of its machine (Machine.Versions), and returns when this member
+// has applied the entry that says so. Every command behind that entry has the version, on every member. Any
+// member may be asked. It is refused unless every member can do the version, with an error that wraps
+// outcome.ErrMembersUnchanged and names each member that cannot, or does not say so. A group never goes back.
+// If ctx ends first, the group may be upgraded all the same. Upgrade may be repeated.
+func (n *Node[C, R]) Upgrade(ctx context.Context, version uint32) error {
+	if err := n.rejectReentry("Upgrade"); err != nil {
+		return err
+	}
+	return n.group.Upgrade(ctx, version)
 }
 
 // Explain says whether anything is wrong with the group as this host sees it: causes with their evidence,

@@ -21,16 +21,21 @@ func (a adminPort) Members(group uint64) (admin.Members, error) {
 		return admin.Members{}, err
 	}
 	g.awaitView(context.Background())
+	g.awaitVersions(context.Background())
 	m := g.Members()
 	of := admin.Members{
-		Host: g.self, Cluster: a.h.trust.directory.Identity().Cluster, Group: group, Leader: g.Status().Leader, Founded: m.Founded, Version: m.Version,
+		Host: g.self, Cluster: a.h.trust.directory.Identity().Cluster, Group: group, Leader: g.Status().Leader, Founded: m.Founded, Version: m.Version, MachineVersion: m.MachineVersion,
 		Members: make([]admin.Member, 0, len(m.All)), Removed: m.Removed, View: m.View, Tolerates: m.Tolerates, Plan: m.Plan, Waits: m.Waits,
 	}
 	if r := g.roster(); r != nil && r.Plan != nil {
 		of.PlanID = hex.EncodeToString(r.Plan.ID[:])
 	}
 	for _, i := range m.All {
-		of.Members = append(of.Members, admin.Member{ID: i.ID, Role: i.Role.String(), Heard: i.There, Addr: i.Addr, Incarnation: hex.EncodeToString(i.Incarnation[:])})
+		member := admin.Member{ID: i.ID, Role: i.Role.String(), Heard: i.There, Addr: i.Addr, Incarnation: hex.EncodeToString(i.Incarnation[:])}
+		if i.KnowsVersions {
+			member.Versions = []uint32{i.Versions.Lowest, i.Versions.Highest}
+		}
+		of.Members = append(of.Members, member)
 	}
 	for _, t := range m.Tokens {
 		if left := t.Expires - g.LogTime(); left > 0 {

@@ -12,6 +12,7 @@ var entryNames = map[byte]string{
 	entry.FoundKind: "founding", entry.FoundKind + entry.FoundPromises: "founding", entry.FoundedKind: "founded",
 	entry.PlanKind: "plan of members", entry.CancelKind: "plan cancelled", entry.EndKind: "plan ended",
 	entry.GrantKind: "join token", entry.RekeyKind: "key of a member", entry.RescuedKind: "rescue", entry.SkipKind: "skip",
+	entry.VersionKind: "version",
 }
 
 // EntryText says in a few words what an entry of a group's log is, for people who read a log (millrace wal
@@ -40,6 +41,12 @@ func EntryText(typ raftpb.EntryType, data []byte) string {
 			return "skip that cannot be read"
 		}
 		return fmt.Sprintf("skip of command %v", s.At)
+	case entry.IsVersion(typ, data):
+		v, err := entry.DecodeVersion(data)
+		if err != nil {
+			return "version that cannot be read"
+		}
+		return fmt.Sprintf("version %d of the state machine", v.To)
 	}
 	if name := entryNames[data[0]]; name != "" {
 		return name

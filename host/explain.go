@@ -136,7 +136,7 @@ func (g *Group) machineFacts(f *examination.Facts) {
 	if h := q.Halt(); h != nil {
 		e := h.Err
 		_, isKnown := e.Command()
-		m.Halt = &examination.Halt{Since: h.Since, At: e.At(), One: isKnown, Whole: e.Undivided, Err: e.Cause, Skipped: e.Skipped > 0, Stays: e.Final}
+		m.Halt = &examination.Halt{Since: h.Since, At: e.At(), One: isKnown, Whole: e.Undivided, Err: e.Cause, Skipped: e.Skipped > 0, Stays: e.Final, WrongVersion: e.WrongVersion}
 	}
 	if p, lost := q.Waits(); p != nil {
 		m.Object = &examination.Object{Since: p.Since, Entry: p.Index, ID: g.machine.objects.Awaits().String(), Lost: lost}

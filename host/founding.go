@@ -137,6 +137,13 @@ func (g *foundingWiring) AskSilent() {
 }
 
 func (g *foundingWiring) Propose(data []byte) (proposed bool) {
+	if v := (*Group)(g).begunVersion(); v != nil && data[0] == entry.FoundedKind && !g.propose(v) {
+		return false
+	}
+	return g.propose(data)
+}
+
+func (g *foundingWiring) propose(data []byte) (proposed bool) {
 	e := raftpb.Entry{Type: raftpb.EntryHost, Data: data}
 	if err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{e}}); err != nil {
 		if !errors.Is(err, raft.ErrProposalDropped) {

@@ -60,6 +60,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine statemachin
 	}
 	made = true
 	g.sit(h.shardOf(c.ID))
+	g.machine.apply.Open()
 	h.groups.set(c.ID, g)
 	g.members.SetExcluded() // a host may have been admitted meanwhile
 	g.stopIfRefused()

@@ -103,6 +103,8 @@ func (g *machineGroup) Want()   { (*Group)(g).want(dutyHalted) }
 func (g *machineGroup) Wake()   { (*Group)(g).wake() }
 func (g *machineGroup) Resume() { g.reads.queue.Resume() }
 
+func (g *machineGroup) VersionChanged() { g.SkipNoted() }
+
 func (g *machineGroup) SkipNoted() {
 	g.members.plan.Executions.Poll()
 	g.members.changed.notify()

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/membership"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -32,6 +33,8 @@ type Members struct {
 	// Tolerates is how many of the voters that were heard lately may fail before there is no quorum. It is
 	// negative if there is none now.
 	Tolerates int
+	// MachineVersion is the version of the state machine that the group is at, as this member has applied it.
+	MachineVersion uint32
 }
 
 // MemberInfo is one member.
@@ -41,7 +44,11 @@ type MemberInfo struct {
 	Incarnation transport.Incarnation // the directory that it is bound to
 	Key         membership.Key        // of the certificate to which it is bound; zero: to none
 	Addr        string                // where it was when it was added, or Config.Members
-	There       bool                  // it was heard within an election timeout, by the member that Members.View names
+	// Versions are the versions of the state machine that its program can do, if KnowsVersions is set: it has
+	// said so in the life of this process.
+	Versions      statemachine.Versions
+	KnowsVersions bool
+	There         bool // it was heard within an election timeout, by the member that Members.View names
 }
 
 // Members returns who the members of the group are, as this member has applied it, and which of them are
@@ -49,16 +56,17 @@ type MemberInfo struct {
 // is in a later call.
 func (g *Group) Members() Members {
 	g.askView()
+	g.askVersions()
 	r := g.roster()
 	if r == nil {
-		m := Members{View: g.viewer()}
+		m := Members{View: g.viewer(), MachineVersion: g.machine.apply.At().Version}
 		for _, id := range g.memberIDs() {
 			m.All = append(m.All, MemberInfo{ID: id, Addr: g.host.network.peers.Addr(id), There: g.isKnownHere(id)})
 		}
 		return m
 	}
 	m := Members{
-		Version: r.Version, Founded: true, View: g.viewer(),
+		Version: r.Version, Founded: true, View: g.viewer(), MachineVersion: g.machine.apply.At().Version,
 		Voters: slices.Clone(r.Conf.Voters), Outgoing: slices.Clone(r.Conf.VotersOutgoing), Learners: slices.Clone(r.Conf.Learners),
 		Tolerates: r.Spare(g.isHere), Tokens: slices.Clone(r.Tokens),
 	}
@@ -67,6 +75,7 @@ func (g *Group) Members() Members {
 		if addr := g.host.network.peers.Addr(member.ID); addr != "" {
 			info.Addr = addr
 		}
+		info.Versions, info.KnowsVersions = g.versionsOf(member.ID)
 		m.All = append(m.All, info)
 	}
 	for _, member := range r.Removed {

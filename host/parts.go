@@ -29,6 +29,7 @@ import (
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/internal/snapshots"
 	"github.com/millrace/millrace/host/internal/storage"
+	"github.com/millrace/millrace/host/internal/versions"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/internal/arena"
 	"github.com/millrace/millrace/internal/lock"
@@ -295,6 +296,7 @@ type groupMachine struct {
 	apply      *apply.Queue
 	divergence divergence.Comparison
 	objects    *objects.Keeper // nil: there are none
+	versions   versions.Group
 }
 
 // groupMembers says who counts in a group, how that began, and how it is to change.

@@ -46,7 +46,10 @@ func (g *planWiring) Excludes(id uint64) bool    { return g.members.Excludes(id)
 func (g *planWiring) RejectNew(id uint64) error  { return g.host.rejectNew(id) }
 func (g *planWiring) Ask(q plans.Request)        { (*Group)(g).askLeader(q) }
 func (g *planWiring) Skip(q plans.Request) error { return (*Group)(g).acceptSkip(q) }
-func (g *planWiring) Propose(data []byte)        { (*Group)(g).proposeHost(data) }
+
+func (g *planWiring) Upgrade(q plans.Request) error { return (*Group)(g).acceptUpgrade(q) }
+
+func (g *planWiring) Propose(data []byte) { (*Group)(g).proposeHost(data) }
 
 func (g *planWiring) HoldsObjects(id uint64) bool { return g.machine.objects.AreHeldBy(id) }
 

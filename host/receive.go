@@ -234,6 +234,8 @@ func (h *Host) control(from uint64, as transport.Kind, body []byte) error {
 		return h.receiveSettings(from, body)
 	case control.ObjectQuestion, control.ObjectAnswer:
 		return h.receiveObjectRecord(from, body)
+	case control.VersionQuestion, control.VersionAnswer:
+		return h.receiveVersions(from, body)
 	}
 	return fmt.Errorf("%w: nothing takes a record of kind %d", control.ErrBad, body[0])
 }

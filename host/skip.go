@@ -122,6 +122,8 @@ func (g *Group) rejectSkip(at raftpb.Position, ahead func(index uint64) (id uint
 		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; a member that is halted there, if there is one, must be replaced", membership.ErrRefused, g.self, at.Index)
 	case h == nil:
 		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.machine.apply.Applied())
+	case h.WrongVersion:
+		return fmt.Errorf("%w: no command has halted the state machine of host %d, which leads: %v%s", membership.ErrRefused, g.self, h.Cause, h.Advice())
 	case h.Final:
 		return fmt.Errorf("%w: host %d, which leads, has applied a command that the group skips; replace it", membership.ErrRefused, g.self)
 	case !isKnown && !h.Undivided && h.First <= at.Index && at.Index <= h.Last:

@@ -109,7 +109,8 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 	if err != nil {
 		return fail(err)
 	}
-	if !commands || m.Lacks(block.Last) {
+	isAble := g.machine.apply.Program().Can(block.At.Version) // or the machine does not see the state, and is halted
+	if isAble && (!commands || m.Lacks(block.Last)) {
 		if err := snapshots.Restore(ctx, g.snapshots.Machine, &p.Manifest, r); err != nil {
 			return fail(err)
 		}
@@ -123,7 +124,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 		restoreSection()
 		m.Restored(table, block.Last, block.Sums)
 	}
-	g.machine.apply.Restored(raftpb.EntryID{Term: p.ID.Term, Index: p.ID.Index}, block.Skipped)
+	g.machine.apply.Restored(raftpb.EntryID{Term: p.ID.Term, Index: p.ID.Index}, block.Skipped, block.At)
 	g.reads.queue.Applied(p.ID.Index)
 	return nil
 }

@@ -74,7 +74,7 @@ func (g *snapshotGroup) CaptureState(index uint64) (c snapshots.Captured) {
 	q := g.machine.apply
 	c.Block = entry.Block{
 		Found: *g.snapshots.found.Load(), Roster: g.members.Rosters.At(index), PerEntry: g.snapshots.Growth.PerEntry(),
-		Skipped: q.Passed(),
+		Skipped: q.Passed(), At: q.At(),
 	}
 	if m, ok := q.Machine.(*apply.Commands); ok {
 		c.Block.HasSums = true

@@ -19,6 +19,7 @@ func (g *Group) Status() diagnosis.Status {
 	if g.writes.storage != nil {
 		s.FirstIndex = g.writes.storage.log.FirstIndex()
 	}
+	s.Version, s.LowestVersion, s.HighestVersion = g.machine.apply.At().Version, g.machine.apply.Program().Lowest, g.machine.apply.Program().Highest
 	s.Refused, s.Dropped = g.proposals.refused.Load(), g.proposals.dropped.Load()
 	s.AppliedBatches, s.AppliedCommands = g.machine.apply.Calls()
 	if m, ok := g.machine.apply.Machine.(*apply.Commands); ok {

@@ -291,6 +291,7 @@ func (m callMachine) Apply(batch []statemachine.Command) error {
 		if err := r.meets(c.Position(), string(c.Data)); err != nil {
 			return err
 		}
+		r.atVersion(c.Position(), c.Version)
 		r.recordCommand(c.Position(), c.Term, c.Time, string(c.Data))
 		c.ResultSum = r.sum
 		if err := r.useObjects(c); err != nil {

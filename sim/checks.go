@@ -26,6 +26,9 @@ type ghost struct {
 	orders map[position]raftpb.Position // entries seen in a log that skip a command → where that is
 	skips  map[raftpb.Position]uint64   // commands that are skipped → the first entry that says so
 
+	begun    map[position]uint32        // entries seen in a log that begin a version → which
+	versions map[raftpb.Position]uint32 // command → the version at which it was applied
+
 	rosters map[uint64]raftpb.ConfState // version → configuration: churn.go
 	version uint64                      // the latest
 	churns  bool                        // members change
@@ -53,7 +56,7 @@ func newGhost(id uint64) *ghost {
 	return &ghost{
 		id:      id,
 		leaders: map[uint64]uint64{}, entries: map[position]content{}, acked: map[raftpb.Position]string{},
-		refused: map[string]bool{}, counted: map[string]raftpb.Position{},
+		begun: map[position]uint32{}, versions: map[raftpb.Position]uint32{}, refused: map[string]bool{}, counted: map[string]raftpb.Position{},
 		orders: map[position]raftpb.Position{}, skips: map[raftpb.Position]uint64{},
 	}
 }

@@ -66,6 +66,7 @@ func (d *diskMachines) machine(r *replica) statemachine.Machine {
 		r.watch.applied, r.watch.time = wholeEntry(c.index), c.time
 	}
 	options := r.life.w.calls.CommandOptions
+	options.Versions = r.can
 	options.Applied = func() (uint64, error) { return m.state.applied(), nil }
 	return host.Commands(m, options)
 }

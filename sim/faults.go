@@ -93,6 +93,10 @@ const (
 	CutsInApply    // crashes in the middle of a call of a machine on disk
 	Undivided      // looks at a machine on disk that has not said which command of an entry has halted it
 
+	Upgrades        // of the version of a group's machines, as members have said that were asked
+	UpgradesRefused // and requests that were refused
+	WrongVersions   // machines halted because their program could not do the version
+
 	faultKinds
 )
 
@@ -112,6 +116,7 @@ var faultNames = [faultKinds]string{
 	"lacks of descriptors", "opens that found no descriptor", "directories moved away",
 	"poison commands", "machines halted", "commands skipped", "skips refused", "members halted for good", "halted machines made again",
 	"commands behind others in their entry", "crashes in a call of a machine on disk", "looks at machines on disk halted by an entry",
+	"upgrades of machines", "upgrades refused", "machines of a wrong version",
 }
 
 func (f Fault) String() string { return faultNames[f] }

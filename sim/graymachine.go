@@ -156,7 +156,9 @@ func (w *world) machine(r *replica) statemachine.Machine {
 		return w.packing.disks.machine(r)
 	}
 	if w.calls != nil {
-		return host.Commands(callMachine{r}, w.calls.CommandOptions)
+		options := w.calls.CommandOptions
+		options.Versions = r.can
+		return host.Commands(callMachine{r}, options)
 	}
 	return stateMachine{r}
 }

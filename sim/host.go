@@ -70,7 +70,8 @@ type life struct {
 	host     *machine
 	name     string
 	dead     bool
-	impostor bool // impostor.go
+	impostor bool                  // impostor.go
+	can      statemachine.Versions // upgrades.go
 	rng      *rand.Rand
 	paths    crashfs.Namespace
 	process  *host.Host
@@ -145,6 +146,7 @@ func (h *machine) start() {
 	l.sawFull = h.isFull || h.trouble.full || h.trouble.fullSnapshots
 	l.sawShort = h.isShort()
 	h.alive = l
+	l.can = h.w.upgrades.program(h)
 	config := h.w.config
 	h.w.mixConfig(&config, h)
 	h.w.packing.configure(&config, h)

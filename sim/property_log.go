@@ -56,6 +56,7 @@ func (w *world) checkLog(r *replica, s diagnosis.Status) {
 					e.Index, e.Term, r.name, c.command, c.previous, seen.command, seen.previous)
 			}
 			r.ghost.entries[at] = c
+			r.recordVersion(&e)
 			if skipped, skips := skippedBy(&e); skips {
 				r.ghost.orders[at] = skipped
 			}

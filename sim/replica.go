@@ -38,10 +38,12 @@ type replica struct {
 	restored  uint64
 	seen      int // how many of the first acknowledged commands are among them
 	closing   bool
-	blind     bool   // its program cannot decode some poison commands (poisonskip.go)
-	suspect   bool   // its machine has halted, and its state is that of a half-done batch
-	condemned bool   // it was halted for good
-	recovers  uint64 // what hosts had applied when it was opened
+	blind     bool                  // its program cannot decode some poison commands (poisonskip.go)
+	suspect   bool                  // its machine has halted, and its state is that of a half-done batch
+	condemned bool                  // it was halted for good
+	halted    bool                  // its program cannot do the version of the group (upgrades.go)
+	can       statemachine.Versions // its program
+	recovers  uint64                // what hosts had applied when it was opened
 }
 
 // openGroups opens the groups of a process.
@@ -62,6 +64,7 @@ func (l *life) newReplica(g *ghost) *replica {
 		r.name = fmt.Sprintf("%s in group %d", l.name, g.id)
 	}
 	r.watch.leaderIn = map[uint64]bool{}
+	r.can = l.can
 	if p := l.w.poisons; p != nil {
 		r.blind = p.blind[l.host.id]
 	}

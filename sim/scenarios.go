@@ -41,6 +41,10 @@ var scenarios = []Scenario{
 		o.poison = true
 		return Run(o)
 	}},
+	{"upgrades", "the same, and programs change the versions of their machines, and members are asked for upgrades", defaultFaults, func(o Options) (Report, error) {
+		o.upgrades, o.calls = true, true
+		return Run(o)
+	}},
 	story("snapshots", "snapshots all the time, and crashes at disk operations", Snapshots),
 	story("catch-up", "a member behind the log of the others gets a snapshot, and all goes wrong meanwhile", CatchUp),
 	story("lowered-memory", "hosts start again with less memory than the entries in their logs have needed", LoweredMemory),

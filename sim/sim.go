@@ -70,15 +70,16 @@ type Options struct {
 	// BatchEntries gives all hosts host.Config.BatchEntries. Without it the seed draws which have it.
 	BatchEntries bool
 
-	groups  int  // so many; 0: the seed draws
-	small   bool // three hosts and the asynchronous pipeline, for every seed
-	hosts   int  // so many, if small
-	calls   bool // the groups have commands
-	objects bool // the groups have objects
-	churn   bool // members change, for every seed
-	poison  bool // machines cannot apply some commands, for every seed that may have them
-	still   bool // members do not change
-	rests   bool // the faults rest at times (rests.go)
+	groups   int  // so many; 0: the seed draws
+	small    bool // three hosts and the asynchronous pipeline, for every seed
+	hosts    int  // so many, if small
+	calls    bool // the groups have commands
+	objects  bool // the groups have objects
+	churn    bool // members change, for every seed
+	upgrades bool // programs can do several versions, for every seed that may have that
+	poison   bool // machines cannot apply some commands, for every seed that may have them
+	still    bool // members do not change
+	rests    bool // the faults rest at times (rests.go)
 
 	into *Report // if set, a scenario describes its run here
 }
@@ -167,8 +168,10 @@ func Run(o Options) (report Report, err error) {
 		report = w.report()
 		err = violation(recover())
 	}()
+	w.drawUpgrades(nil)
 	w.startHosts()
 	w.startClients()
+	w.startUpgrades()
 	w.reads.schedule()
 	w.startNemesis()
 	w.startImpostors()
@@ -204,6 +207,7 @@ func (w *world) endWell() {
 	w.checkQuiet()
 	w.checkRecovery() // the last answer may have halted machines, and a plan that ended late may have added a member
 	w.checkStates()
+	w.checkVersions()
 	w.checkVerdicts()
 	w.checkAtEnd()
 	w.checkDisks()

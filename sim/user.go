@@ -43,6 +43,8 @@ type Workload[C, R any] struct {
 //   - a command is applied once at most, with a result exactly once, after a refusal never. Its client gets
 //     the result that the hosts have computed, or hears that there is none any more;
 //   - its snapshots are restored: what it applies after Restore has the results that other hosts have got;
+//   - each command has the same version on every host. If the machine has several (Machine.Versions), hosts
+//     run programs with different ones, which change at restarts, and the group is upgraded;
 //   - the history is linearizable: a command that is called after another has returned comes behind it.
 //
 // It returns the history, whose outcomes are those that the clients know. The error, if any, is a *Violation,
@@ -64,8 +66,11 @@ func RunMachine[C, R any](o Options, load Workload[C, R]) (report Report, histor
 			err.(*Violation).user = true
 		}
 	}()
+	can := load.Machine(1).CanDo()
+	w.drawUpgrades(&can)
 	w.startHosts()
 	w.startClients()
+	w.startUpgrades()
 	w.startNemesis()
 	w.startImpostors()
 	w.upgrade()
@@ -150,6 +155,7 @@ func (u *userRun[C, R]) open(r *replica, process *host.Host, c host.GroupConfig)
 	if !u.w.groupConfig.Volatile {
 		typed = millrace.Durable[numbered[C], R](watched, codec)
 	}
+	typed = typed.Versions(r.can.Lowest, r.can.Highest)
 	if u.w.groupConfig.NonBlocking {
 		typed = typed.NonBlocking()
 	}
@@ -267,8 +273,9 @@ func (m *watchedMachine[C, R]) Apply(batch []millrace.Command[numbered[C]], resu
 	m.batch = m.batch[:0]
 	for i := range batch {
 		c := &batch[i]
+		r.atVersion(placeOf(c), c.Version)
 		r.recordCommand(placeOf(c), c.Term, c.Time, c.Value.text)
-		m.batch = append(m.batch, millrace.Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Value: c.Value.value})
+		m.batch = append(m.batch, millrace.Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Version: c.Version, Value: c.Value.value})
 	}
 	if err := m.user.Apply(m.batch, results); err != nil {
 		return err

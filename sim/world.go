@@ -67,6 +67,7 @@ type world struct {
 	poisons      *poisons         // poisonskip.go; nil: machines can apply all commands
 	restoring    *restoring       // restorecopy.go; nil: no directory is copied
 	packing      *packing         // packing.go; nil: each command is an entry
+	upgrades     *upgrades        // upgrades.go; nil: all programs can do version 0 only
 	placing      *placing         // placement.go; nil: no host has a zone, and no group a Placement
 	well         wellness         // wellness.go
 	violation    *Violation       // the first
@@ -127,7 +128,7 @@ func newWorld(o Options) *world {
 	if o.Mode != nil {
 		w.mode = *o.Mode
 	}
-	if o.objects || o.poison {
+	if o.objects || o.poison || o.upgrades {
 		w.pipeline = pipeline.Async{}
 		w.useSafeMode()
 	}

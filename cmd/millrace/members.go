@@ -30,6 +30,7 @@ and has an admin socket (Config.AdminSocket). Any member does, also one that doe
   address    say where another host is
   accept-key accept the key of a certificate that another host has never named
   skip       skip a command that state machines cannot apply
+  upgrade    let the state machine go on at a higher version
 
 A plan is in the log of its group: when execute is interrupted, only the watching ends.
 
@@ -54,7 +55,7 @@ left out (add 4) if this host knows it. Several changes are carried out together
 func newMembers(a app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "members",
-		Short: "Who the members are, and change them: list, plan, execute, cancel, token, address, accept-key, skip, rescue",
+		Short: "Who the members are, and change them: list, plan, execute, cancel, token, address, accept-key, skip, upgrade, rescue",
 		Long:  membersLong,
 		Example: `  millrace members list /var/lib/app
   millrace members plan /var/lib/app add 4=10.0.0.4:7000 remove 1
@@ -64,7 +65,7 @@ func newMembers(a app) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newMembersList(a), newMembersPlan(a), newMembersExecute(a), newMembersCancel(a), newMembersToken(a), newMembersAddress(a), newMembersKey(a), newMembersSkip(a), newRescue(a))
+	cmd.AddCommand(newMembersList(a), newMembersPlan(a), newMembersExecute(a), newMembersCancel(a), newMembersToken(a), newMembersAddress(a), newMembersKey(a), newMembersSkip(a), newMembersUpgrade(a), newRescue(a))
 	for _, sub := range append(cmd.Commands(), cmd) {
 		sub.Flags().SortFlags = false
 	}
@@ -111,7 +112,8 @@ func refused(err error) error {
 	return cannot(err)
 }
 
-const membersJSON = `JSON: host, cluster, group, leader, founded, version, members [{id, role, heard, addr, incarnation}], more, removed [id],
+const membersJSON = `JSON: host, cluster, group, leader, founded, version, machine_version,
+members [{id, role, heard, addr, incarnation, versions [lowest, highest]}], more, removed [id],
 view (who says which are heard; 0: no leader has answered), tolerates, plan_id, plan, waits, tokens [{name, id, learner, seconds}].
 
 `
@@ -189,6 +191,7 @@ func (m *memberList) WriteText(w io.Writer) error {
 	default:
 		fmt.Fprintf(&b, "%d more voters may fail\n", m.Tolerates)
 	}
+	m.writeVersions(&b)
 	if len(m.Removed) > 0 {
 		fmt.Fprintf(&b, "removed for good: %v\n", m.Removed)
 	}
@@ -210,6 +213,23 @@ func (m *memberList) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeVersions says which versions of the state machine the programs can do, if one knows more than 0.
+func (m *memberList) writeVersions(b *strings.Builder) {
+	isTold := m.MachineVersion > 0
+	var can []string
+	for _, i := range m.Members.Members {
+		if len(i.Versions) != 2 {
+			can = append(can, fmt.Sprintf("host %d has not said", i.ID))
+			continue
+		}
+		isTold = isTold || i.Versions[1] > 0
+		can = append(can, fmt.Sprintf("host %d can do %d to %d", i.ID, i.Versions[0], i.Versions[1]))
+	}
+	if isTold {
+		fmt.Fprintf(b, "version %d of the state machine; %s\n", m.MachineVersion, strings.Join(can, ", "))
+	}
 }
 
 func newMembersAddress(a app) *cobra.Command {

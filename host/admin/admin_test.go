@@ -354,6 +354,10 @@ func (f *fake) SetPeer(uint64, string) error { return f.failure }
 
 func (f *fake) AcceptKey(uint64) error { return f.failure }
 
+func (f *fake) Upgrade(_ context.Context, group uint64, to uint32) (Upgrade, error) {
+	return Upgrade{Group: group, Version: to, Since: 9}, f.failure
+}
+
 func (f *fake) Skip(_ context.Context, group uint64, at raftpb.Position, yes bool) (Skip, error) {
 	return Skip{Group: group, Index: at.Index, Pos: at.Pos, Done: yes}, f.failure
 }

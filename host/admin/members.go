@@ -21,6 +21,7 @@ import (
 //	{"do":"address","id":4,"addr":"10.0.0.4:7000"}     {"members":{…}}
 //	{"do":"accept-key","id":4}                         {"members":{…}}
 //	{"do":"skip","group":1,"index":5,"yes":true}       {"skip":{"group":1,"index":5,"done":true,…}}
+//	{"do":"upgrade","group":1,"version":2}             {"upgrade":{"group":1,"version":2,"since":812,…}}
 //	{"do":"token","group":1,"id":4,"life":"1h",        {"token":{"text":"millrace-join-1.…"}}
 //	  "learner":true}
 //
@@ -48,15 +49,17 @@ type Change struct {
 
 // Members are the members of a group. The names stay: millrace members list --json prints them.
 type Members struct {
-	Host    uint64   `json:"host"` // that was asked
-	Cluster uint64   `json:"cluster"`
-	Group   uint64   `json:"group"`
-	Leader  uint64   `json:"leader"` // 0: not known
-	Founded bool     `json:"founded"`
-	Version uint64   `json:"version"`
-	Members []Member `json:"members"`
-	More    int      `json:"more,omitempty"` // members that the line had no room for
-	Removed []uint64 `json:"removed,omitempty"`
+	Host    uint64 `json:"host"` // that was asked
+	Cluster uint64 `json:"cluster"`
+	Group   uint64 `json:"group"`
+	Leader  uint64 `json:"leader"` // 0: not known
+	Founded bool   `json:"founded"`
+	Version uint64 `json:"version"`
+	// MachineVersion is the version of the state machine that the group is at, as the host has applied it.
+	MachineVersion uint32   `json:"machine_version"`
+	Members        []Member `json:"members"`
+	More           int      `json:"more,omitempty"` // members that the line had no room for
+	Removed        []uint64 `json:"removed,omitempty"`
 	// View is the member that reports which members are heard: the leader, after it was asked. It is 0 if
 	// none has answered. Then Heard is true only of members that the host hears itself, and Tolerates means
 	// nothing.
@@ -84,6 +87,9 @@ type Member struct {
 	Heard       bool   `json:"heard"`
 	Addr        string `json:"addr"`
 	Incarnation string `json:"incarnation"`
+	// Versions are the versions of the state machine that its program can do: the lowest and the highest;
+	// nothing if it has not said.
+	Versions []uint32 `json:"versions,omitempty"`
 }
 
 // Plan is a plan that a host has made. Text is the page for an operator.
@@ -140,6 +146,16 @@ type MemberHost interface {
 	AcceptKey(id uint64) error
 	// Skip makes all members of a group skip a command or, if yes is false, says what that would do.
 	Skip(ctx context.Context, group uint64, at raftpb.Position, yes bool) (Skip, error)
+	// Upgrade makes a group go on at a version of its state machine.
+	Upgrade(ctx context.Context, group uint64, to uint32) (Upgrade, error)
+}
+
+// Upgrade says at which version the state machine of a group is.
+type Upgrade struct {
+	Group   uint64 `json:"group"`
+	Version uint32 `json:"version"`
+	Since   uint64 `json:"since"` // the entry that began it; 0: the founding did
+	Text    string `json:"text"`  // a sentence for an operator
 }
 
 // Skip says what happened to a request to skip a command.
@@ -177,6 +193,8 @@ func (r *request) rejectMemberRequest() error {
 		return fmt.Errorf("a pos is for %s", doSkip)
 	case (r.Do == doSkip) != (r.Index != 0):
 		return fmt.Errorf("an index is for %s, which needs one", doSkip)
+	case (r.Do == doUpgrade) != (r.Version != 0):
+		return fmt.Errorf("a version is for %s, which needs one, from 1", doUpgrade)
 	case r.Do != doSkip && r.Yes:
 		return fmt.Errorf("yes is for %s", doSkip)
 	case r.Do != doToken && (r.Life != "" || r.Learner):
@@ -235,6 +253,11 @@ func (s *Server) answerMembers(ctx context.Context, r request) (a answer, err er
 		var skip Skip
 		if skip, err = s.host.Skip(ctx, r.Group, raftpb.Position{Index: r.Index, Pos: r.Pos}, r.Yes); err == nil {
 			a.Skip = &skip
+		}
+	case doUpgrade:
+		var u Upgrade
+		if u, err = s.host.Upgrade(ctx, r.Group, r.Version); err == nil {
+			a.Upgrade = &u
 		}
 	case doAddress:
 		if err = s.host.SetPeer(r.ID, r.Addr); err == nil {
@@ -315,6 +338,12 @@ func (c *Client) AcceptKey(ctx context.Context, id uint64) error {
 func (c *Client) Skip(ctx context.Context, group uint64, at raftpb.Position, yes bool) (Skip, error) {
 	a, err := c.ask(ctx, request{Do: doSkip, Group: group, Index: at.Index, Pos: at.Pos, Yes: yes})
 	return field(c, a.Skip, err)
+}
+
+// Upgrade makes a group go on at a version of its state machine.
+func (c *Client) Upgrade(ctx context.Context, group uint64, to uint32) (Upgrade, error) {
+	a, err := c.ask(ctx, request{Do: doUpgrade, Group: group, Version: to})
+	return field(c, a.Upgrade, err)
 }
 
 // field returns the part of an answer that was asked for.

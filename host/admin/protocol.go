@@ -68,11 +68,12 @@ const (
 	doToken   = "token"
 	doKey     = "accept-key"
 	doSkip    = "skip"
+	doUpgrade = "upgrade"
 )
 
 // things are all of them; all but some are about one group.
 var (
-	things    = []string{doStatus, doTake, doExport, doVerify, doFlight, doMembers, doPlan, doExecute, doCancel, doAddress, doToken, doKey, doSkip}
+	things    = []string{doStatus, doTake, doExport, doVerify, doFlight, doMembers, doPlan, doExecute, doCancel, doAddress, doToken, doKey, doSkip, doUpgrade}
 	groupless = []string{doStatus, doFlight, doAddress, doKey}
 )
 
@@ -96,6 +97,7 @@ type request struct {
 	Index   uint64   `json:"index,omitempty"`   // of skip
 	Pos     uint32   `json:"pos,omitempty"`     // of skip, among the commands with this index
 	Yes     bool     `json:"yes,omitempty"`     // of skip: do it
+	Version uint32   `json:"version,omitempty"` // of upgrade
 }
 
 // answer is a line that a host sends. One field is set.
@@ -110,6 +112,7 @@ type answer struct {
 	Plan     *Plan     `json:"plan,omitempty"`
 	Progress *Progress `json:"progress,omitempty"`
 	Skip     *Skip     `json:"skip,omitempty"`
+	Upgrade  *Upgrade  `json:"upgrade,omitempty"`
 	Token    *Token    `json:"token,omitempty"`
 }
 

@@ -15,6 +15,9 @@ type Status struct {
 	// WithoutAuthority means that this member may lack what it has acknowledged, and neither votes nor counts
 	// until it has caught up.
 	WithoutAuthority bool
+	// Version is the version of the state machine that the group is at, as this member has applied it. The
+	// program of this member can do those from LowestVersion through HighestVersion.
+	Version, LowestVersion, HighestVersion uint32
 	// FirstIndex is the first entry of the log; what is before it is in a snapshot. LastIndex is one less if
 	// the log is empty.
 	FirstIndex uint64

@@ -27,6 +27,11 @@ type HaltedError struct {
 	// none.
 	Skipped uint64
 
+	// WrongVersion: the group is at Version of its machine, and the program of this member cannot do it
+	// (CommandOptions.Versions). First is the entry that began it.
+	Version      uint32
+	WrongVersion bool
+
 	Stack []byte // of a panic
 	Final bool   // no entry of the log helps: the member must be replaced
 }
@@ -37,6 +42,9 @@ func (e *HaltedError) Error() string {
 
 // At names the command.
 func (e *HaltedError) At() string {
+	if e.WrongVersion {
+		return fmt.Sprintf("entry %d", e.First)
+	}
 	first, last := raftpb.Position{Index: e.First, Pos: e.FirstPos}, raftpb.Position{Index: e.Last, Pos: e.LastPos}
 	if first == last {
 		return fmt.Sprintf("command %v", first)
@@ -55,6 +63,8 @@ func (e *HaltedError) Advice() string {
 	switch _, known := e.Command(); {
 	case e.Final:
 		return ""
+	case e.WrongVersion:
+		return fmt.Sprintf("; start this host with a program that can do version %d", e.Version)
 	case e.Skipped > 0:
 		return fmt.Sprintf("; entry %d skips it: start this host again", e.Skipped)
 	case e.Undivided:

@@ -36,6 +36,9 @@ type Command struct {
 	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes back,
 	// and is the same on every member.
 	Time time.Duration
+	// Version is that of the machine's behaviour which the group is at (CommandOptions.Versions). It is the same
+	// on every member, whatever else their programs can do.
+	Version uint32
 	// Data is the command. The machine may keep it, unless it is a Borrower, and must not change it. It can be
 	// empty.
 	Data []byte

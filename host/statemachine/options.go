@@ -25,6 +25,9 @@ type CommandOptions struct {
 	// Version names the behaviour of the machine, at most 128 bytes. Give it another name when the same
 	// commands lead to another state or result: members compare both only with members of the same version.
 	Version string
+	// Versions says which versions of its behaviour the machine has: Command.Version says for each command which
+	// of them counts. The zero value is a machine with version 0 only.
+	Versions Versions
 	// Digest returns a number that depends on the whole state of the machine: equal for equal states. It is
 	// called between two calls of Apply, about once a second while commands come. nil: states are not
 	// compared.
@@ -42,6 +45,30 @@ type CommandOptions struct {
 	// group the bytes of a command begin with what object.AppendHead makes. A machine that keeps its state on
 	// disk (Applied) cannot have objects. nil: there are none.
 	Objects *ObjectOptions
+}
+
+// Versions are the versions of a machine's behaviour that a program can do, from Lowest through Highest. A
+// group is at one of them, the same on every member. It begins at the Lowest of the member that founds it. It
+// changes by an entry of the log (Group.Upgrade), and never back.
+type Versions struct{ Lowest, Highest uint32 }
+
+// Can reports whether the program can do a version.
+func (v Versions) Can(version uint32) bool { return v.Lowest <= version && version <= v.Highest }
+
+// String says which they are, for a sentence.
+func (v Versions) String() string {
+	if v.Lowest == v.Highest {
+		return fmt.Sprintf("version %d only", v.Lowest)
+	}
+	return fmt.Sprintf("versions %d to %d", v.Lowest, v.Highest)
+}
+
+// Validate says what is wrong with versions, or returns nil.
+func (v Versions) Validate() error {
+	if v.Lowest > v.Highest {
+		return fmt.Errorf("millrace: the versions of the machine are %d to %d; the lowest comes first", v.Lowest, v.Highest)
+	}
+	return nil
 }
 
 // ObjectOptions are those of a group with large objects.

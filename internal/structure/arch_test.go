@@ -84,6 +84,7 @@ host/internal/reads    internal/completion host/internal/budget host/internal/co
 host/internal/proposals host/batches raft raft/raftpb transport host/session host/outcome host/statemachine host/internal/budget host/internal/control host/internal/sched host/internal/turn internal/lock internal/completion|
 host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs internal/lock|
 host/internal/snapshots env raft raft/raftpb snapshot transport vfs host/event host/statemachine internal/repetition host/internal/bulk host/internal/containment host/internal/control host/internal/entry host/internal/identity host/internal/sched internal/lock|
+host/internal/versions host/internal/control host/membership host/statemachine internal/lock                   |
 host/internal/examination host/diagnosis host/event host/membership host/internal/appendlane host/internal/divergence host/internal/identity raft raft/quorum raft/raftpb raft/tracker snapshot vfs internal/lock|
 host/internal/leadership host/membership host/internal/control host/internal/entry host/internal/examination host/internal/turn raft raft/raftpb raft/tracker internal/lock |
 host/internal/placement env host/membership host/internal/control host/internal/sched raft raft/tracker internal/lock|

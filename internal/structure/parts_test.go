@@ -18,7 +18,7 @@ voices    reports
 queues    sched outbox workqueue                      workqueue→outbox outbox→sched
 lanes     identity storage appendlane divergence
 machine   apply
-services  proposals reads members bulk pulse examination peers  proposals→members peers→examination
+services  proposals reads members bulk pulse examination peers versions  proposals→members peers→examination
 duties    founding plans leadership placement snapshots objects objects→snapshots
 `
 

@@ -89,6 +89,9 @@ func (s *Commands) Open(q *Queue, of Opening) error {
 	case len(o.Version) > divergence.MaxVersion:
 		return fmt.Errorf("millrace: CommandOptions.Version of group %d has %d bytes, want at most %d", q.Group, len(o.Version), divergence.MaxVersion)
 	}
+	if err := o.Versions.Validate(); err != nil {
+		return fmt.Errorf("%w (CommandOptions.Versions of group %d)", err, q.Group)
+	}
 	if err := o.Sessions.Validate(); err != nil {
 		return fmt.Errorf("%w (CommandOptions.Sessions of group %d)", err, q.Group)
 	}
@@ -136,6 +139,7 @@ func (s *Commands) readApplied(q *Queue, of Opening) error {
 func (s *Commands) Apply(entries []statemachine.Entry) error {
 	defer s.clear()
 	defer s.countSessions()
+	version := s.queue.At().Version // an entry that begins another one is between two calls
 	for i := range entries {
 		e := &entries[i]
 		if s.Options.Applied != nil && s.queue.Skips.Of(e.Position()) > 0 {
@@ -179,7 +183,7 @@ func (s *Commands) Apply(entries []statemachine.Entry) error {
 		case verdict != session.Fresh:
 		case s.queue.Hook != nil && !s.queue.Hook.Change(e, h, c, wrong):
 		case e.Index > s.held:
-			s.batch = append(s.batch, statemachine.Command{Index: e.Index, Pos: e.Pos, Term: e.Term, Time: s.table.Now(), Data: command, Objects: c.Names, Session: h.Mark.ID, Number: h.Mark.Number})
+			s.batch = append(s.batch, statemachine.Command{Index: e.Index, Pos: e.Pos, Term: e.Term, Time: s.table.Now(), Version: version, Data: command, Objects: c.Names, Session: h.Mark.ID, Number: h.Mark.Number})
 		case h.HasMark:
 			s.table.Keep(nil) // the machine holds it, and its result is not known any more
 		}

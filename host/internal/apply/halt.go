@@ -125,7 +125,7 @@ func (q *Queue) applyHalted() (left bool) {
 	}
 	if q.drained.Load() != nil { // all that waits here is before the snapshot that is being installed
 		before := q.through.Load()
-		if q.runDrained(); q.member.Err() == nil && q.through.Load() > before {
+		if q.runDrained(); q.member.Err() == nil && q.through.Load() > before && !q.hasWrongVersion() {
 			q.resume()
 			return true
 		}
@@ -194,6 +194,9 @@ func (q *Queue) holds(e raftpb.EntryID) bool {
 // MachineApplied returns the last entry that the machine has applied, of which the core knows less, or more
 // if the machine was halted.
 func (q *Queue) MachineApplied(core uint64) uint64 {
+	if had := q.versions.had.Load(); had > 0 {
+		return had - 1
+	}
 	applied := q.applied.Load()
 	if applied < q.owed.Load() {
 		return applied

@@ -142,7 +142,7 @@ func newTally(t *testing.T) (*script, *tally) {
 	s.restore = func() error {
 		m.has = nil
 		commands.Restored(session.New(session.Options{}), 0, entry.Sums{})
-		s.queue.Restored(raftpb.EntryID{}, nil)
+		s.queue.Restored(raftpb.EntryID{}, nil, entry.At{})
 		return nil
 	}
 	return s, m

@@ -46,6 +46,7 @@ type Queue struct {
 	passing    atomic.Pointer[Passage]
 	calling    lock.Mutex     // held while the machine is called in a turn, or a function of StartBetween
 	halting    halting        // halt.go
+	versions   versions       // version.go
 	inside     atomic.Uintptr // the goroutine that works on it; 0: none does, or it is not known which
 
 	// Owned by the lane that works on it.
@@ -126,6 +127,8 @@ type Member interface {
 	Wake()
 	Resume()
 	Report(*outcome.HaltedError)
+	// VersionChanged says that commands have another version from now on.
+	VersionChanged()
 	// SkipNoted says that the next start knows of more commands that are skipped.
 	SkipNoted()
 	// Snapshot returns how the machine is restored from the latest snapshot, and its name; nil: it cannot
@@ -229,6 +232,10 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 			}
 			rest = rest[1:]
 			continue
+		}
+		if halted := q.rejectVersion(q.At(), rest[0].Index); halted != nil {
+			returned = true
+			return halted
 		}
 		n, bad := q.unpack(rest)
 		if err := q.prepareSkips(q.unpacked); err != nil {
@@ -353,6 +360,11 @@ func (q *Queue) applyOwn(e *raftpb.Entry) error {
 			return halted
 		}
 	}
+	if entry.IsVersion(e.Type, e.Data) {
+		if halted := q.beginVersion(e); halted != nil {
+			return halted
+		}
+	}
 	return nil
 }
 
@@ -417,9 +429,11 @@ func (q *Queue) ApplyAll(entries []raftpb.Entry) error {
 }
 
 // Restored makes the cursors those of a snapshot, whose state the machine has.
-func (q *Queue) Restored(id raftpb.EntryID, passed []raftpb.Position) {
+func (q *Queue) Restored(id raftpb.EntryID, passed []raftpb.Position, at entry.At) {
 	q.passed = passed
+	had := q.through.Load()
 	q.setPosition(id)
+	q.restoreVersion(at, id.Index, had)
 	storeMax(&q.applied, id.Index)
 }
 

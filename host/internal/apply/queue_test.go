@@ -52,6 +52,7 @@ func (s *script) Want()                            {}
 func (s *script) Resume()                          { s.resumed++ }
 func (s *script) Report(h *outcome.HaltedError)    { s.halts = append(s.halts, h) }
 func (s *script) SkipNoted()                       { s.noted++ }
+func (s *script) VersionChanged()                  {}
 func (s *script) Snapshot() (func() error, string) { return s.restore, "a snapshot" }
 
 func (s *script) Done(_ uint64, answers []raftpb.Message) { s.answers = append(s.answers, answers...) }

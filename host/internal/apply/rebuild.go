@@ -32,7 +32,7 @@ type rebuildPurpose struct {
 // the machine works.
 func (q *Queue) rebuild() (works bool) {
 	h := q.Halted()
-	if h == nil || h.Final {
+	if h == nil || h.Final || h.WrongVersion {
 		return false
 	}
 	purpose := rebuildPurpose{at: h.At()}

@@ -30,6 +30,9 @@ func (q *Queue) Round(maxBytes int64) (left bool) {
 	if q.WaitsAt() > 0 || q.passing.Load() != nil {
 		q.pass()
 	}
+	if q.Halted() != nil {
+		return true // at the version of a snapshot
+	}
 	if len(q.work) == 0 {
 		q.runDrained()
 	}

@@ -45,6 +45,8 @@ const (
 	Settings        byte = 67
 	ObjectQuestion  byte = 72
 	ObjectAnswer    byte = 73
+	VersionQuestion byte = 80
+	VersionAnswer   byte = 81
 )
 
 // What records have inside, in bytes or items. The bounds of the table follow from it.
@@ -117,6 +119,8 @@ var Records = [...]Record{
 	{Settings, "settings", small, 1 + MaxSettings*2*number, "host/internal/peers/settings.go"},
 	{ObjectQuestion, "object question", small, 1 + 3*number, "host/internal/objects/record.go"},
 	{ObjectAnswer, "object answer", small, 1 + 6*number + MaxMissing*id, "host/internal/objects/record.go"},
+	{VersionQuestion, "version question", small, 1 + 2*number, "host/internal/versions/record.go"},
+	{VersionAnswer, "version answer", small, 1 + 5*number, "host/internal/versions/record.go"},
 }
 
 // rows has the row of each kind in Records plus one; 0: there is none.

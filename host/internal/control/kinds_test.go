@@ -25,6 +25,7 @@ var given = map[byte]string{
 	60: "addresses", 61: "join refused", 62: "view question", 63: "view answer",
 	64: "load question", 65: "load answer", 66: "moved", 67: "settings",
 	72: "object question", 73: "object answer",
+	80: "version question", 81: "version answer",
 }
 
 func TestNumbersAreNeverReused(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -28,9 +29,11 @@ import (
 //	skipped    versions 3 and 4 only: how many commands the machine was not given because the group skips them.
 //	           Then the index of each, ascending: the first, and what each is above the one before. In version
 //	           4 the pos of the command is behind each index
+//	at         version 5 only, which has skipped as version 4 does, and none if there are none: the version of
+//	           the machine's behaviour, from 1, and the index of the entry that began it
 //
 // Version 3 is written only if commands were skipped, and version 4 only if one is not the first of its
-// entry.
+// entry. Version 5 is written only by a group that is not at version 0.
 //
 // The sessions and the log time are a part of the snapshot (session.Table.AppendTo).
 type Block struct {
@@ -41,6 +44,14 @@ type Block struct {
 	Sums     Sums
 	Last     uint64
 	Skipped  []raftpb.Position // ascending
+	At       At
+}
+
+// At is the version of a machine's behaviour that a group is at, and the entry that began it. The zero value
+// is version 0, at which a group begins.
+type At struct {
+	Version uint32
+	Since   uint64
 }
 
 // Sums is what a member must know to go on summing up what it applies.
@@ -56,6 +67,7 @@ const (
 	BlockVersion        = 2
 	skippedBlockVersion = 3 // and commands were skipped
 	positionVersion     = 4 // and not all are the first of their entries
+	upgradedVersion     = 5 // and the group is not at version 0
 )
 
 // ErrBadBlock refuses bytes that are no block.
@@ -70,16 +82,22 @@ func (b *Block) Encode() []byte {
 	if slices.ContainsFunc(b.Skipped, hasPos) {
 		version = positionVersion
 	}
+	if b.At.Version > 0 {
+		version = upgradedVersion
+	}
 	data := b.appendSums(b.appendHead([]byte{version}))
-	if len(b.Skipped) > 0 {
+	if version >= skippedBlockVersion {
 		data = binary.AppendUvarint(data, uint64(len(b.Skipped)))
 	}
 	before := uint64(0)
 	for _, at := range b.Skipped {
 		data, before = binary.AppendUvarint(data, at.Index-before), at.Index
-		if version == positionVersion {
+		if version >= positionVersion {
 			data = binary.AppendUvarint(data, uint64(at.Pos))
 		}
+	}
+	if version == upgradedVersion {
+		data = binary.AppendUvarint(binary.AppendUvarint(data, uint64(b.At.Version)), b.At.Since)
 	}
 	return data
 }
@@ -109,13 +127,13 @@ func (b *Block) appendSums(data []byte) []byte {
 	return binary.AppendUvarint(data, b.Last)
 }
 
-// readSkipped reads the commands that were skipped, at least one.
+// readSkipped reads the commands that were skipped, at least one unless the group was upgraded.
 func (b *Block) readSkipped(r *Reader, version byte) {
 	n, last := r.Uvarint(MaxSkips), raftpb.Position{}
-	r.Bad = r.Bad || n == 0
+	r.Bad = r.Bad || n == 0 && version < upgradedVersion
 	for ; n > 0 && !r.Bad; n-- {
 		at := raftpb.Position{Index: last.Index + r.Uvarint(1<<64-1-last.Index)}
-		if version == positionVersion {
+		if version >= positionVersion {
 			at.Pos = uint32(r.Uvarint(raftpb.MaxBatchCommands - 1))
 		}
 		r.Bad = r.Bad || at.Index == 0 || at.Compare(last) <= 0
@@ -136,8 +154,8 @@ func BoolByte(is bool) byte {
 // DecodeBlock decodes the block, which may come from another host. It is canonical: encode returns the
 // same bytes.
 func DecodeBlock(data []byte) (b Block, err error) {
-	if len(data) == 0 || data[0] < BlockVersion || data[0] > positionVersion {
-		return b, fmt.Errorf("%w: %d bytes do not begin with version %d, %d or %d; use the program that wrote it", ErrBadBlock, len(data), BlockVersion, skippedBlockVersion, positionVersion)
+	if len(data) == 0 || data[0] < BlockVersion || data[0] > upgradedVersion {
+		return b, fmt.Errorf("%w: %d bytes do not begin with a version from %d to %d; use the program that wrote it, or a newer one", ErrBadBlock, len(data), BlockVersion, upgradedVersion)
 	}
 	r := Reader{Rest: data[1:]}
 	b.Found = append([]byte(nil), r.Bytes(r.Uvarint(maxFoundBytes))...)
@@ -159,6 +177,10 @@ func DecodeBlock(data []byte) (b Block, err error) {
 	}
 	if data[0] >= skippedBlockVersion {
 		b.readSkipped(&r, data[0])
+	}
+	if data[0] == upgradedVersion {
+		b.At.Version, b.At.Since = uint32(r.Uvarint(math.MaxUint32)), r.Uvarint(1<<64-1)
+		r.Bad = r.Bad || b.At.Version == 0
 	}
 	if r.Bad || len(r.Rest) > 0 {
 		return Block{}, fmt.Errorf("%w: %d bytes are too few, too many, or out of range", ErrBadBlock, len(data))

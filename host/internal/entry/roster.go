@@ -8,7 +8,8 @@ import (
 )
 
 // Kinds of EntryHost that follow the founding. The plan's bytes follow, or its id, or those of a
-// membership.Grant or a membership.Rekey. RescuedKind and SkipKind, which changes no members, are the next.
+// membership.Grant or a membership.Rekey. RescuedKind is the next. SkipKind and VersionKind change no
+// members.
 const (
 	PlanKind   byte = 32
 	CancelKind byte = 33
@@ -17,9 +18,10 @@ const (
 	RekeyKind  byte = 36
 )
 
-// IsMemberEntry reports whether an entry changes the roster when it is in force, or skips a command.
+// IsMemberEntry reports whether an entry changes the roster when it is in force, skips a command, or begins a
+// version.
 func IsMemberEntry(typ raftpb.EntryType, data []byte) bool {
-	return typ.ChangesMembers() || typ == raftpb.EntryHost && len(data) > 0 && data[0] >= PlanKind && data[0] <= SkipKind
+	return typ.ChangesMembers() || typ == raftpb.EntryHost && len(data) > 0 && data[0] >= PlanKind && data[0] <= VersionKind
 }
 
 // Reject says what is wrong with the bytes of an entry of a type, or returns nil.
@@ -73,6 +75,9 @@ func IDOf(data []byte) (id membership.PlanID, err error) {
 	case SkipKind:
 		s, err := DecodeSkip(data)
 		return s.ID, err
+	case VersionKind:
+		v, err := DecodeVersion(data)
+		return v.ID, err
 	case RekeyKind:
 		k, err := membership.DecodeRekey(data[1:])
 		return membership.PlanID(k.Key[:len(id)]), err
@@ -85,6 +90,8 @@ func nextByHost(now *membership.Roster, e *raftpb.Entry) (*membership.Roster, er
 	switch kind, body := e.Data[0], e.Data[1:]; kind {
 	case SkipKind:
 		return nil, fmt.Errorf("%w: it skips a command", membership.ErrRefused)
+	case VersionKind:
+		return nil, fmt.Errorf("%w: it begins a version", membership.ErrRefused)
 	case PlanKind:
 		p, err := membership.DecodePlan(body)
 		if err != nil {

@@ -217,6 +217,8 @@ type Halt struct {
 	Err     error
 	Skipped bool // the group has decided to skip it
 	Stays   bool // no entry of the log helps
+	// WrongVersion: the program cannot do the version that the group is at.
+	WrongVersion bool
 }
 
 // Object is a large object that a machine waits for.

@@ -16,6 +16,8 @@ func (e *examination) findHalted() {
 	}
 	fix := "read the error, and ask Explain on the other members: if they work, look at this host; if they are halted at the same command, start all of them with a program that can apply it, or skip it on all of them with millrace members skip (SkipCommand)"
 	switch {
+	case h.WrongVersion:
+		fix = "start this host with a program that can do this version (Machine.Versions); it continues at that entry, and nothing is lost"
 	case h.Stays:
 		fix = "replace this member: millrace members plan DIR replace ID, with an empty directory"
 	case h.Whole && !h.Skipped:

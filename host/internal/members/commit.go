@@ -62,6 +62,9 @@ func (c *Commits) commit(e *raftpb.Entry) {
 		}
 		return
 	}
+	if entry.IsVersion(e.Type, e.Data) {
+		return // the state machine takes it, in the order of the log
+	}
 	now := c.rosters.Now()
 	if now == nil {
 		c.w.Ignored(e, errors.New("the group is not founded"))

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Noted are the entries of this host's log that will change the roster, or skip a command, and are not in
-// force yet; by index. A turn owns them. The zero value has none.
+// Noted are the entries of this host's log that will change the roster, skip a command or begin a
+// version, and are not in force yet; by index. A turn owns them. The zero value has none.
 type Noted struct{ all []raftpb.Entry }
 
 // Append notes those among some entries that are appended to the log, and forgets what they replace. It

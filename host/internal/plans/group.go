@@ -76,6 +76,8 @@ type Wiring interface {
 	HandOver(to uint64, cause string)
 	// Skip proposes the skip that a request asks for, or says why not.
 	Skip(q Request) error
+	// Upgrade proposes the version that a request asks for, or says why not.
+	Upgrade(q Request) error
 	// Unbound learns why a member is not bound to the key that it has named.
 	Unbound(id uint64, why error)
 	// Joins learns of an applicant that a plan adds, and Rejects why a plan does not.
@@ -203,6 +205,8 @@ func (p *Group) accept(r *membership.Roster, q Request) error {
 	switch kind := q.Data[0]; {
 	case kind == entry.SkipKind:
 		return p.w.Skip(q)
+	case kind == entry.VersionKind:
+		return p.w.Upgrade(q)
 	case !p.w.IsSettled():
 		return nil // it asks again
 	case kind == entry.GrantKind:

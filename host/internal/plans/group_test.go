@@ -43,6 +43,7 @@ func (s *script) ObjectsWait(*membership.Roster, []membership.Step) string { ret
 func (s *script) HandOver(to uint64, _ string)                             { s.handed = append(s.handed, to) }
 func (s *script) Unbound(id uint64, why error)                             { s.answers[id] = why.Error() }
 func (s *script) Skip(Request) error                                       { return nil }
+func (s *script) Upgrade(Request) error                                    { return nil }
 func (s *script) Joins(uint64, Applicant)                                  {}
 func (s *script) Rejects(id uint64, why error)                             { s.answers[id] = why.Error() }
 
