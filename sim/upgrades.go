@@ -164,10 +164,11 @@ func (u *upgrades) rollOut(to uint32) {
 	}
 }
 
-// checkHalt: nothing but a version halts a machine in such a run, and its program cannot do it.
+// checkHalt: nothing but a version halts a machine in such a run. Its program cannot do it, and the group is
+// not before the one with which it began.
 func (u *upgrades) checkHalt(r *replica, halted *outcome.HaltedError) {
-	if !halted.WrongVersion || r.can.Can(halted.Version) {
-		u.w.breaks(property.StateMachineSafety, "%s, whose program can do %v, is halted: %v", r.name, r.can, halted)
+	if !halted.WrongVersion || r.can.Can(halted.Version) || halted.Version < u.limits.Lowest {
+		u.w.breaks(property.StateMachineSafety, "%s, whose program can do %v, is halted at version %d: %v", r.name, r.can, halted.Version, halted)
 	}
 	if !r.halted {
 		r.halted = true

@@ -96,6 +96,7 @@ func (k *kit[C, R]) apply(m millrace.Machine[C, R], s setup, lo, hi int) ([]R, e
 		case drawn:
 			n = min(n, 1+rng.IntN(7))
 		}
+		n = k.course.cut(first, n)
 		b, err := k.applyBatch(m.StateMachine(), first, n, s)
 		if err != nil {
 			return nil, err
@@ -129,7 +130,7 @@ func (k *kit[C, R]) applyBatch(sm millrace.StateMachine[C, R], first, n int, s s
 	for i := range commands {
 		at := first + i
 		index, term, now := logPosition(at)
-		commands[i] = millrace.Command[C]{Index: index, Term: term, Time: now}
+		commands[i] = millrace.Command[C]{Index: index, Term: term, Time: now, Version: k.course.version(at)}
 		if s.original {
 			commands[i].Value = k.commands[at]
 		} else if commands[i].Value, err = k.decode(at); err != nil {

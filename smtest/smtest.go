@@ -15,6 +15,9 @@
 // That is the map order (Go draws it for each loop), the clock (package testing/synctest), processors,
 // boundaries of batches, and machines that work at the same time. It compares each result and the states.
 //
+// A machine with several versions (Machine.Versions) is tested at each of them, and with a change from each to
+// the next in the middle of the commands.
+//
 // Give it commands that reach every branch of the machine and depend on one another; ten to a thousand of
 // them are a good number. Run the test with -race too: then machines that share memory are found surely.
 package smtest
@@ -45,17 +48,21 @@ func check[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], com
 	if err != nil {
 		return err
 	}
-	for _, part := range []func() error{
-		k.checkCodec,
-		k.checkDeterminism,
-		k.checkDecoded,
-		k.checkSnapshots,
-		k.checkCopies,
-		k.checkRestore,
-		k.checkDurable,
-	} {
-		if err := part(); err != nil {
-			return fmt.Errorf("smtest: %w", err)
+	if err := k.checkCodec(); err != nil {
+		return fmt.Errorf("smtest: %w", err)
+	}
+	for _, k.course = range courses(k.can, len(commands)) {
+		for _, part := range []func() error{
+			k.checkDeterminism,
+			k.checkDecoded,
+			k.checkSnapshots,
+			k.checkCopies,
+			k.checkRestore,
+			k.checkDurable,
+		} {
+			if err := k.course.wrap(k.can, part()); err != nil {
+				return fmt.Errorf("smtest: %w", err)
+			}
 		}
 	}
 	return nil
@@ -68,6 +75,8 @@ type kit[C, R any] struct {
 	codec      millrace.Codec[C]
 	commands   []C      // as the test has given them; used once, because the machine may keep and change them
 	encoded    [][]byte // by the codec
+	can        millrace.Versions
+	course     course
 }
 
 func newKit[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], commands []C) (*kit[C, R], error) {
@@ -79,7 +88,10 @@ func newKit[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], co
 		return nil, errors.New("smtest: newMachine returns a Machine without a state machine or without a codec; make it with millrace.InMemory or millrace.Durable")
 	}
 	defer closeMachine(m)
-	k := &kit[C, R]{t: t, newMachine: newMachine, codec: m.Codec(), commands: commands}
+	k := &kit[C, R]{t: t, newMachine: newMachine, codec: m.Codec(), commands: commands, can: m.CanDo()}
+	if err := k.can.Validate(); err != nil {
+		return nil, fmt.Errorf("smtest: %w (Machine.Versions)", err)
+	}
 	for i, c := range commands {
 		b, err := k.codec.Append(nil, c)
 		if err != nil {
