@@ -199,7 +199,21 @@ func TestSnapshotOfAWrongVersion(t *testing.T) {
 		if h := halted(); h == nil {
 			t.Errorf("%s: it works again", when)
 		}
+		if when == "at a start" {
+			break
+		}
 		c.Restart(behind)
+	}
+	c.Isolate(behind)
+	for i := range 100 {
+		proposeAt(t, n, long+string(rune('a'+i%26)), 1)
+	}
+	last := c.Node(behind).Status().LastIndex
+	waitFor(t, "the log forgets what the member needs", func() bool { return n.Status().FirstIndex > last+1 })
+	c.Heal()
+	waitFor(t, "another snapshot is installed", func() bool { return c.Node(behind).Status().FirstIndex > last })
+	if h := halted(); h == nil || c.Node(behind).Group().Halts() != 1 || p.machines[behind].restored > 0 {
+		t.Errorf("after another snapshot: %v, halted %d times, restored %d times", h, c.Node(behind).Group().Halts(), p.machines[behind].restored)
 	}
 	p.can[behind] = millrace.Versions{Highest: 1}
 	c.Restart(behind)
