@@ -44,6 +44,8 @@ func TestHostBlockGolden(t *testing.T) {
 	}{
 		{Block{Found: one, Roster: aRoster(t, one), PerEntry: 300},
 			"021b" + "0101000100000000000000" + "01000000000000000000000000000001" + roster + "ac02" + "00"},
+		{Block{Found: one, Roster: aRoster(t, one), PerEntry: 300, At: At{Version: 3, Since: 812}},
+			"051b" + "0101000100000000000000" + "01000000000000000000000000000001" + roster + "ac02" + "00" + "00" + "03" + "ac06"},
 		{Block{Found: one, Roster: aRoster(t, one), PerEntry: 1, HasSums: true, Last: 200,
 			Sums: Sums{Commands: 0x0102030405060708, Results: 9, Whole: true, Second: 300, Count: 5}},
 			"021b" + "0101000100000000000000" + "01000000000000000000000000000001" + roster + "01" + "01" + "0807060504030201" + "0900000000000000" + "01" + "ac02" + "05" + "c801"},
@@ -66,10 +68,13 @@ func TestHostBlockComesBack(t *testing.T) {
 			b.Sums = Sums{rapid.Uint64().Draw(t, "commands"), rapid.Uint64().Draw(t, "results"), rapid.Bool().Draw(t, "whole"),
 				rapid.Int64Range(0, int64(MaxLogTime/time.Second)).Draw(t, "second"), rapid.IntRange(0, MaxCheckpointCommands).Draw(t, "count")}
 		}
+		if rapid.Bool().Draw(t, "upgraded") {
+			b.At = At{rapid.Uint32Min(1).Draw(t, "version"), rapid.Uint64().Draw(t, "since")}
+		}
 		b.Roster = aRoster(t, b.Found)
 		data := b.Encode()
 		have, err := DecodeBlock(data)
-		if err != nil || !bytes.Equal(have.Encode(), data) || have.Last != b.Last || have.Sums != b.Sums || have.PerEntry != b.PerEntry || !bytes.Equal(have.Found, b.Found) {
+		if err != nil || !bytes.Equal(have.Encode(), data) || have.Last != b.Last || have.Sums != b.Sums || have.At != b.At || have.PerEntry != b.PerEntry || !bytes.Equal(have.Found, b.Found) {
 			t.Fatalf("%+v comes back as %+v, %v", b, have, err)
 		}
 		for n := range data {
@@ -88,6 +93,7 @@ func FuzzHostBlock(f *testing.F) {
 	f.Add((&Block{Found: aFound(0), Roster: aRoster(f, aFound(0))}).Encode())
 	f.Add((&Block{PerEntry: 9}).Encode()) // restored from an archive
 	f.Add((&Block{Found: aFound(time.Second), Roster: aRoster(f, aFound(time.Second)), PerEntry: 77, HasSums: true, Last: 9}).Encode())
+	f.Add((&Block{Found: aFound(0), Roster: aRoster(f, aFound(0)), At: At{Version: 2, Since: 9}}).Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, err := DecodeBlock(data)
 		if err == nil && !bytes.Equal(b.Encode(), data) {
