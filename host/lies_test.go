@@ -157,8 +157,11 @@ var recordLies = map[string]recordLie{
 		return plans.JoinRefused{Group: n[0], Why: "because"}.Encode()
 	}},
 	// A leader that lies about who is there makes a page wrong. Plans are judged again where it leads.
-	"view question": {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: plainNumbers(control.ViewQuestion)},
-	"view answer":   {fields: func(v *view) []uint64 { return []uint64{theGroup, 2, v.leader, 2} }, encode: plainNumbers(control.ViewAnswer)},
+	"version question": {fields: func(*view) []uint64 { return []uint64{theGroup, 1} }, encode: plainNumbers(control.VersionQuestion)},
+	// A member that says that it can do a version, and cannot, is halted at it.
+	"version answer": {fields: func(*view) []uint64 { return []uint64{theGroup, 1, 0, 2, 0} }, encode: plainNumbers(control.VersionAnswer)},
+	"view question":  {fields: func(*view) []uint64 { return []uint64{theGroup} }, encode: plainNumbers(control.ViewQuestion)},
+	"view answer":    {fields: func(v *view) []uint64 { return []uint64{theGroup, 2, v.leader, 2} }, encode: plainNumbers(control.ViewAnswer)},
 	// It can make a warning appear about itself.
 	"settings": {fields: func(*view) []uint64 { return []uint64{1, 1 << 30, 2, 1 << 33} }, encode: plainNumbers(control.Settings)},
 	"addresses": {fields: func(v *view) []uint64 { return []uint64{v.leader, 1 << 63, 5, 1} }, encode: func(_ *view, n []uint64) []byte {

@@ -44,8 +44,8 @@ type MemberInfo struct {
 	Incarnation transport.Incarnation // the directory that it is bound to
 	Key         membership.Key        // of the certificate to which it is bound; zero: to none
 	Addr        string                // where it was when it was added, or Config.Members
-	// Versions are the versions of the state machine that its program can do, if KnowsVersions is set: it has
-	// said so in the life of this process.
+	// Versions are the versions of the state machine that its program can do, if KnowsVersions is set. It has
+	// said so when this member asked last, for an upgrade or for millrace members list.
 	Versions      statemachine.Versions
 	KnowsVersions bool
 	There         bool // it was heard within an election timeout, by the member that Members.View names
@@ -56,7 +56,6 @@ type MemberInfo struct {
 // is in a later call.
 func (g *Group) Members() Members {
 	g.askView()
-	g.askVersions()
 	r := g.roster()
 	if r == nil {
 		m := Members{View: g.viewer(), MachineVersion: g.machine.apply.At().Version}
