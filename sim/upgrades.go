@@ -271,8 +271,8 @@ func (w *world) checkVersions() {
 	}
 }
 
-// RollUpgrades runs random faults while programs change and members are asked for upgrades, for every seed. The
-// error, if any, is a *Violation.
+// RollUpgrades runs random faults while programs change and members are asked for upgrades, for every seed.
+// The error, if any, is a *Violation.
 func RollUpgrades(o Options) (Faults, error) {
 	o.upgrades, o.calls = true, true
 	r, err := Run(o)

@@ -15,8 +15,8 @@
 // That is the map order (Go draws it for each loop), the clock (package testing/synctest), processors,
 // boundaries of batches, and machines that work at the same time. It compares each result and the states.
 //
-// A machine with several versions (Machine.Versions) is tested at each of them, and with a change from each to
-// the next in the middle of the commands.
+// A machine with several versions (Machine.Versions) is tested at each of them, and with a change from each
+// to the next in the middle of the commands.
 //
 // Give it commands that reach every branch of the machine and depend on one another; ten to a thousand of
 // them are a good number. Run the test with -race too: then machines that share memory are found surely.

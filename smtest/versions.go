@@ -43,7 +43,7 @@ func (c course) version(i int) uint32 {
 	return c.from
 }
 
-// cut returns how many of n commands from first on are in one batch: a batch has one version.
+// cut returns how many of the n commands behind the first ones are in one batch: a batch has one version.
 func (c course) cut(first, n int) int {
 	if first < c.change && c.from != c.to {
 		return min(n, c.change-first)
