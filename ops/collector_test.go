@@ -176,7 +176,7 @@ func eachNumber(v reflect.Value, path string, f func(path string)) {
 		if v.Type() == reflect.TypeFor[event.Role]() {
 			v.SetInt(int64(event.RoleLeader))
 		}
-	case reflect.Uint8, reflect.Uint64:
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
 		v.SetUint(3)
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {

@@ -72,6 +72,7 @@ var verbs = map[string]string{
 	"millrace members token":      "one",
 	"millrace members accept-key": "one 2", // no host was refused for its key here, so it cannot succeed
 	"millrace members skip":       "one 4", // says what it would do
+	"millrace members upgrade":    "one 1", // the programs here can do version 0 only, so it cannot succeed
 	"millrace members rescue":     "SURVIVOR",
 	"millrace lab":                "",
 	"millrace lab report":         "RUN",
@@ -154,7 +155,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		answersInput := path == "millrace log-child" || path == "millrace peer-child" || path == "millrace lab-client"
 		if !answersInput {
 			want := exitOK
-			if path == "millrace members accept-key" {
+			if path == "millrace members accept-key" || path == "millrace members upgrade" {
 				want = exitFailed
 			}
 			if have := status(t, t.Context(), with(args)...); have != want {
