@@ -47,7 +47,7 @@ type upgradeAsked struct {
 }
 
 // upgradesPart is the part of the seed. Seeds that planted bugs name one by one draw nothing in it.
-const upgradesPart = 87
+const upgradesPart = 124
 
 // drawUpgrades draws whether programs can do several versions. limits are those of a user's machine; nil: the
 // machine is the simulator's. A process that forgets everything is another story.
