@@ -23,9 +23,9 @@ import (
 // Backups in a directory: one at a time, or every so often.
 //
 // An archive gets its name after it was read back and verified. Only then are old ones removed, and never the
-// one just made. So the directory has a good backup from the first success on, whatever fails later.
+// one just made. So once a backup was made the directory has a good one, whatever fails later.
 //
-// A draft and a lock are in a directory of the group (.group-1), so that a second program for the same group is
+// A draft and a lock are in a directory of the group (.group-1). A second program for the same group is
 // refused, and what a killed one has left can be removed.
 
 const (
@@ -185,7 +185,7 @@ func (b *backups) run(ctx context.Context, a app, asJSON bool) (err error) {
 	}
 }
 
-// due returns how long the first backup has time: --every after the newest one that is there.
+// due returns how long the first backup has time: --every after the newest one.
 func (b *backups) due() (time.Duration, error) {
 	all, err := b.list()
 	if err != nil || len(all) == 0 {

@@ -102,8 +102,8 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// A backup that fails is tried again after growing times, and removes nothing: neither the good ones, nor what
-// is none of its files. A draft never gets a name.
+// A backup that fails is tried again after growing times, and removes nothing: neither the good ones, nor
+// files of others. A draft never gets a name.
 func TestScheduleRetriesAndKeeps(t *testing.T) {
 	dir := t.TempDir()
 	for _, other := range []string{"notes", "group-2-20200101T000000Z-00000000000000000001.archive", "group-1-yesterday.archive"} {
