@@ -14,7 +14,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// composed is deploy/app/compose.yaml, checked by the specification's schema, with anchors and merges resolved.
+// composed is deploy/app/compose.yaml, checked by the schema of the specification, with anchors resolved.
 func composed(t *testing.T) *types.Project {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join(root, "deploy/app"))

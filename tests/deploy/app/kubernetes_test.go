@@ -235,7 +235,7 @@ func variable(s *appsv1.StatefulSet, name string) string {
 
 var reference = regexp.MustCompile(`\$\(([A-Z_]+)\)`)
 
-// environment is what the kubelet makes of the variables of a pod.
+// environment is the environment that the kubelet would give to a pod.
 func environment(t *testing.T, s *appsv1.StatefulSet, id int) (all map[string]string) {
 	t.Helper()
 	all = map[string]string{}
