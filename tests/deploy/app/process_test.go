@@ -20,12 +20,16 @@ import (
 // root is the root of the repository.
 const root = "../../.."
 
+// built is the directory of programs, if they were built.
+var built string
+
 // programs builds kv and millrace once, with the command of the image, and returns their directory.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "millrace-deploy-")
 	if err != nil {
 		return "", err
 	}
+	built = dir
 	command, err := buildCommand()
 	if err != nil {
 		return "", err
@@ -54,8 +58,8 @@ func buildCommand() (string, error) {
 
 func TestMain(m *testing.M) {
 	status := m.Run()
-	if dir, err := programs(); err == nil {
-		_ = os.RemoveAll(dir) // a directory below the temporary one
+	if built != "" {
+		_ = os.RemoveAll(built) // a directory below the temporary one
 	}
 	os.Exit(status)
 }
