@@ -103,7 +103,7 @@ func TestSpans(t *testing.T) {
 func valueOf(s tracetest.SpanStub, name string) string {
 	for _, a := range s.Attributes {
 		if string(a.Key) == name {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""
