@@ -76,7 +76,7 @@ var causes = []cause{
 				c.disks[id].SetHook(hang(c))
 			}
 		},
-		each: func(c *trio) { // whoever leads
+		each: func(c *trio) { // also when no member leads
 			for range 20 {
 				_, _ = c.node(1).Submit(strings.Repeat("x", 128<<10)) // it is refused when there is no space
 			}

@@ -64,7 +64,7 @@ func (p *prometheus) scrape(targets map[string]http.Handler) {
 	p.now = p.now.Add(scrapeInterval)
 	seen := map[uint64]bool{}
 	put := func(name, instance string, v float64, pairs ...string) {
-		all := append([]string{labels.MetricName, name, "instance", instance, "job", "millrace"}, pairs...)
+		all := append([]string{model.MetricNameLabel, name, "instance", instance, "job", "millrace"}, pairs...)
 		l := labels.FromStrings(all...)
 		s := p.series[l.Hash()]
 		if s == nil {

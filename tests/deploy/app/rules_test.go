@@ -141,7 +141,7 @@ func TestExpressionsUseSeriesThatExist(t *testing.T) {
 	}
 	exists := map[string]map[string]map[string]bool{} // series, label, value
 	for _, s := range p.series {
-		name := s.labels.Get(labels.MetricName)
+		name := s.labels.Get(model.MetricNameLabel)
 		if exists[name] == nil {
 			exists[name] = map[string]map[string]bool{}
 		}
