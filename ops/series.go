@@ -24,7 +24,9 @@ type series[M any] struct {
 type putter func(value float64, labels ...string)
 
 // number is what the fields of the metrics are.
-type number interface{ ~int | ~int64 | ~uint32 | ~uint64 }
+type number interface {
+	~int | ~int64 | ~uint32 | ~uint64
+}
 
 func counter[M any, N number](name, help string, read func(m *M) N) series[M] {
 	return series[M]{name, help, prometheus.CounterValue, nil, func(m *M, put putter) { put(float64(read(m))) }}
