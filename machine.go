@@ -132,6 +132,13 @@ type Command[C any] struct {
 	Number  uint64
 	// Objects are the objects that the command names (WithObjects). They are on this host's disk.
 	Objects []ObjectID
+	// Awaited says that the result is of use: a caller of this node waits for it, or Machine.Results keeps it.
+	// A machine may leave out what is large and only for the caller where it is false: the values of a range,
+	// or the previous one. Without Results it is false on the other members, and everywhere when the log is
+	// applied again. So it must change nothing but the result, and of that only fields with the tag
+	// `millrace:"awaited"`, which members do not compare. With Results it is always true. The node of the
+	// caller builds the answer, also for a command that it has forwarded.
+	Awaited bool
 	// Value is the command.
 	Value C
 }
@@ -242,6 +249,20 @@ func (m Machine[C, R]) Sum() (digest uint64, ok bool) {
 	return m.digest(), true
 }
 
+// SumResult returns the number by which members compare a result, for kits that test the machine, and whether
+// they do. Two results with the same number may differ in what only a caller sees (Command.Awaited).
+func (m Machine[C, R]) SumResult(result R) (sum uint64, ok bool) {
+	p := m.resultPlan()
+	if p == nil {
+		return 0, false
+	}
+	return (&summer{plan: p}).sum(reflect.ValueOf(&result).Elem(), true), true
+}
+
+// KeepsResults reports whether the machine has Results, for kits that test it. Command.Awaited is always true
+// then.
+func (m Machine[C, R]) KeepsResults() bool { return m.keeps }
+
 // validate says why a Machine cannot be used, or returns nil.
 func (m Machine[C, R]) validate() error {
 	if m.sm == nil {
@@ -342,7 +363,7 @@ func (a *adapter[C, R]) Apply(commands []statemachine.Command) error {
 			a.deliver(commands[:len(a.batch)], false)
 			return &outcome.CommandError{Index: c.Index, Pos: c.Pos, Err: fmt.Errorf("millrace: the codec cannot decode command %v, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Position(), len(c.Data), err)}
 		}
-		a.batch = append(a.batch, Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Value: value})
+		a.batch = append(a.batch, Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Awaited: c.Awaited, Value: value})
 	}
 	err := a.applyBatch(commands)
 	applied = err == nil

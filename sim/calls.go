@@ -296,6 +296,9 @@ func (m callMachine) Apply(batch []statemachine.Command) error {
 		if err := r.useObjects(c); err != nil {
 			return err
 		}
+		if c.Awaited != (c.Caller != nil) {
+			r.life.w.breaks(property.ExactlyOnce, "%s applies entry %v, and Awaited is %v with caller %v", r.name, c.Position(), c.Awaited, c.Caller != nil)
+		}
 		if c.Caller == nil {
 			continue
 		}

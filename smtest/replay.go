@@ -18,6 +18,7 @@ type setup struct {
 	name     string
 	batches  batching
 	original bool          // the commands are those that the test has given, without the codec
+	waits    waiting       // for which results a caller waits
 	procs    int           // GOMAXPROCS; 0: as it is
 	bubble   bool          // the clock begins in the year 2000
 	ahead    time.Duration // it has gone on for this long
@@ -35,6 +36,17 @@ const (
 	oneByOne
 	drawn // 1 to 7
 )
+
+// waiting says for which commands a caller of this member waits (Command.Awaited).
+type waiting int
+
+const (
+	allWait waiting = iota
+	noneWaits
+	someWait // every third
+)
+
+func (w waiting) awaits(i int) bool { return w == allWait || w == someWait && i%3 == 0 }
 
 // trace is what a machine has answered, and its state at the end.
 type trace[C, R any] struct {
@@ -129,7 +141,7 @@ func (k *kit[C, R]) applyBatch(sm millrace.StateMachine[C, R], first, n int, s s
 	for i := range commands {
 		at := first + i
 		index, term, now := logPosition(at)
-		commands[i] = millrace.Command[C]{Index: index, Term: term, Time: now}
+		commands[i] = millrace.Command[C]{Index: index, Term: term, Time: now, Awaited: k.awaits(s, at)}
 		if s.original {
 			commands[i].Value = k.commands[at]
 		} else if commands[i].Value, err = k.decode(at); err != nil {

@@ -47,6 +47,12 @@ type Command struct {
 	Number  uint64
 	// Caller is the owner of the Call on this host that waits for the result; nil if there is none.
 	Caller outcome.Caller
+	// Awaited says that a result is of use: Caller is set, or CommandOptions.KeepResults is. What is large and
+	// for the caller alone is then built on the member where it waits. Without KeepResults, Awaited differs
+	// between members and comes only once, so it must change nothing but the result: no state, no Digest, and
+	// nothing of ResultSum. With KeepResults it is set on every member and each time. A result that is kept
+	// and compared is the same everywhere.
+	Awaited bool
 	// Handed is when the machine gets the batch, by Group.Now: Receipt.Applied. It differs between members,
 	// so the machine must not use it. 0 if there is no Caller.
 	Handed time.Duration

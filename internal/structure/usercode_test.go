@@ -35,6 +35,7 @@ var userCode = map[string]string{
 	"millrace.Node.ViewExclusive(f)":         "row ViewExclusive",
 	"millrace.Node.Export(w)":                "row Write",
 	"millrace.Node.Upload(r)":                "row Read",
+	"millrace.NewSink(f)":                    "test TestSinkThatPanics",
 	"millrace.Node.Led()":                    "row loop over Led",
 	"millrace.Node.Events()":                 "row loop over Events",
 	"millrace.Node.Log()":                    "row loop over Log",

@@ -314,6 +314,7 @@ func (s *Commands) Flush() error {
 		s.keepResults()
 		return nil
 	}
+	s.markAwaited()
 	if err := s.applyBatch(); err != nil {
 		return err
 	}
@@ -331,6 +332,14 @@ func (s *Commands) Flush() error {
 		}
 	}
 	return nil
+}
+
+// markAwaited says which results are of use. Those that sessions keep are of use on every member. A duplicate
+// that comes later, at any member, gets them.
+func (s *Commands) markAwaited() {
+	for i := range s.batch {
+		s.batch[i].Awaited = s.Options.KeepResults || s.batch[i].Caller != nil
+	}
 }
 
 // keepResults gives the table the results of the batch. It gets them in the order of the commands, and none
