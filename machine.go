@@ -141,7 +141,27 @@ type Command[C any] struct {
 	Awaited bool
 	// Value is the command.
 	Value C
+
+	published *[][]byte // nil: nothing hears of it
 }
+
+// Publish tells subscribers of something that this command does, on every member (Node.Subscribe). It is for
+// Apply only. They get it when Apply has returned. It belongs to the deterministic part of the machine: the
+// same commands publish the same bytes, on every member and again after a restart. data is copied.
+func (c *Command[C]) Publish(data []byte) {
+	if c.published != nil {
+		*c.published = append(*c.published, append(make([]byte, 0, len(data)), data...))
+	}
+}
+
+// CommandWith returns a command that is like c with another value, and publishes where c does. It is for a
+// state machine around another one.
+func CommandWith[C, D any](c *Command[C], value D) Command[D] {
+	return Command[D]{Index: c.Index, Term: c.Term, Pos: c.Pos, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Awaited: c.Awaited, Value: value, published: c.published}
+}
+
+// Recorded makes a command publish into a list, for kits that test machines.
+func (c *Command[C]) Recorded(published *[][]byte) { c.published = published }
 
 // Machine is a state machine with everything that Open must know about it. InMemory and Durable make one; its
 // methods return a changed copy. The zero Machine is refused.
@@ -363,7 +383,7 @@ func (a *adapter[C, R]) Apply(commands []statemachine.Command) error {
 			a.deliver(commands[:len(a.batch)], false)
 			return &outcome.CommandError{Index: c.Index, Pos: c.Pos, Err: fmt.Errorf("millrace: the codec cannot decode command %v, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Position(), len(c.Data), err)}
 		}
-		a.batch = append(a.batch, Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Awaited: c.Awaited, Value: value})
+		a.batch = append(a.batch, Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Awaited: c.Awaited, Value: value, published: &c.Published})
 	}
 	err := a.applyBatch(commands)
 	applied = err == nil

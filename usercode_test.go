@@ -417,3 +417,21 @@ func TestSinkThatPanics(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The body of a loop over Subscribe that panics ends its subscription, and nothing else.
+func TestSubscriberThatPanics(t *testing.T) {
+	n := open(t, alone(t), announcers(1))
+	lead(t, n)
+	if _, err := n.Propose(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		for range n.Subscribe(t.Context(), millrace.Bookmark{}) {
+			panic("boom")
+		}
+	}()
+	if got, err := n.Propose(t.Context(), 1); got != 2 || err != nil || n.Metrics().Published.Subscribers != 0 {
+		t.Error(got, err, n.Metrics().Published)
+	}
+}

@@ -293,6 +293,7 @@ func (m callMachine) Apply(batch []statemachine.Command) error {
 		}
 		r.recordCommand(c.Position(), c.Term, c.Time, string(c.Data))
 		c.ResultSum = r.sum
+		r.publish(c)
 		if err := r.useObjects(c); err != nil {
 			return err
 		}

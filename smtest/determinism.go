@@ -3,6 +3,7 @@ package smtest
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -92,6 +93,11 @@ func (k *kit[C, R]) compare(a, b *trace[C, R]) error {
 		if !same(a.results[i], b.results[i]) {
 			index, _, _ := logPosition(i)
 			return &difference{fmt.Sprintf("%s at index %d gives %s, and in another machine, after the same commands, %s", k.name(i), index, show(a.results[i]), show(b.results[i])), a.setup, b.setup}
+		}
+	}
+	for i := range a.published {
+		if !reflect.DeepEqual(a.published[i], b.published[i]) {
+			return &difference{fmt.Sprintf("%s publishes %s, and in another machine %s", k.name(i), show(a.published[i]), show(b.published[i])), a.setup, b.setup}
 		}
 	}
 	if err := a.state.differs(b.state); err != nil {

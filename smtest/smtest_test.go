@@ -272,6 +272,16 @@ func TestFaultyMachines(t *testing.T) {
 				}
 			}
 		}), []string{"members would compare what differs", "it differs with Command.Awaited"}},
+		{"publications in the order of a map", inMemory(func(s *store) {
+			s.before = func(s *store, batch []millrace.Command[order], results []string) {
+				for i := range batch {
+					results[i] = s.apply(batch[i])
+					for k := range s.State.Values {
+						batch[i].Publish([]byte(k))
+					}
+				}
+			}
+		}), []string{"publishes [", "and in another machine", "look for the order of a map"}},
 		{"a random number", inMemory(func(s *store) {
 			s.sum = func(*store) string { return fmt.Sprint(rand.IntN(1 << 20)) }
 		}), []string{"a random number"}},

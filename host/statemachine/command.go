@@ -56,6 +56,10 @@ type Command struct {
 	// Handed is when the machine gets the batch, by Group.Now: Receipt.Applied. It differs between members,
 	// so the machine must not use it. 0 if there is no Caller.
 	Handed time.Duration
+	// Published is what the machine publishes with this command, in order, for subscribers on every host
+	// (host.Group.Subscribe). The machine appends to it, the same bytes on each member and each time. They
+	// belong to the group from then on: they must be no part of Data if the machine is a Borrower.
+	Published [][]byte
 	// Result is set by the machine if CommandOptions.KeepResults: the result as bytes, nil for none. It
 	// belongs to the group from then on.
 	Result []byte

@@ -37,6 +37,7 @@ var userCode = map[string]string{
 	"millrace.Node.Upload(r)":                "row Read",
 	"millrace.NewSink(f)":                    "test TestSinkThatPanics",
 	"millrace.Node.Led()":                    "row loop over Led",
+	"millrace.Node.Subscribe()":              "test TestSubscriberThatPanics",
 	"millrace.Node.Events()":                 "row loop over Events",
 	"millrace.Node.Log()":                    "row loop over Log",
 	"millrace.Config.OnEvent":                "row event",
