@@ -111,7 +111,10 @@ func TestSubscribersGoFromNodeToNode(t *testing.T) {
 		early := &listener{t: t}
 		early.listen(c.Node(2), said) // from before the snapshot that it began with
 		l.listen(c.Node(2), said)
-		say(3)
+		for range 60 { // it sleeps for ten minutes, of the bubble
+			say(3)
+			<-time.After(10 * time.Second)
+		}
 		l.listen(c.Node(1), said)
 	})
 }
