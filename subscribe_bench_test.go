@@ -16,7 +16,7 @@ import (
 
 var (
 	subscribers    = flag.Int("subscribers", 10_000, "BenchmarkSubscribers has this many")
-	publicationsPS = flag.Int("publications", 5000, "and so many commands in a second, each with a publication")
+	publicationsPS = flag.Int("publications", 5000, "and this many commands come in a second, each with a publication")
 )
 
 // clocked publishes with each command the time at which it applies it, by a clock of the benchmark.
@@ -32,9 +32,10 @@ func (c *clocked) Apply(batch []millrace.Command[uint64], results []uint64) erro
 	return nil
 }
 
-// BenchmarkSubscribers paces commands for some seconds (-benchtime 1x), and each of many subscribers loops over
-// what is published. It reports the bytes of memory for each subscriber, with its goroutine, the share of the
-// publications that subscribers have got, and the time from Apply to the loop of every hundredth subscriber.
+// BenchmarkSubscribers paces commands for some seconds (-benchtime 1x), and each of many subscribers loops
+// over what is published. It reports the bytes of memory for each subscriber, with its goroutine. It reports
+// the share of the publications that came to subscribers, and the time from Apply to the loop of every
+// hundredth of them.
 func BenchmarkSubscribers(b *testing.B) {
 	const during = 5 * time.Second
 	began := time.Now()
