@@ -58,7 +58,7 @@ func (w *world) drawUpgrades(limits *statemachine.Versions) {
 		drawn = limits.Lowest < limits.Highest
 	}
 	_, async := w.pipeline.(pipeline.Async)
-	if !drawn || !async || w.calls == nil || w.options.small || w.options.poison || w.options.still || w.nemesis.calm || w.mode.Unsafe() || w.mode.Kind == wal.KindMemory {
+	if !drawn || !async || w.calls == nil || w.subscribers != nil || w.options.small || w.options.poison || w.options.still || w.nemesis.calm || w.mode.Unsafe() || w.mode.Kind == wal.KindMemory {
 		return
 	}
 	u := &upgrades{w: w, rng: rng, can: map[uint64]statemachine.Versions{}, could: map[uint64]uint32{}}

@@ -275,7 +275,7 @@ func (m *watchedMachine[C, R]) Apply(batch []millrace.Command[numbered[C]], resu
 		c := &batch[i]
 		r.atVersion(placeOf(c), c.Version)
 		r.recordCommand(placeOf(c), c.Term, c.Time, c.Value.text)
-		m.batch = append(m.batch, millrace.Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Version: c.Version, Value: c.Value.value})
+		m.batch = append(m.batch, millrace.CommandWith(c, c.Value.value))
 	}
 	if err := m.user.Apply(m.batch, results); err != nil {
 		return err

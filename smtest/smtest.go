@@ -77,7 +77,13 @@ type kit[C, R any] struct {
 	encoded    [][]byte // by the codec
 	can        millrace.Versions
 	course     course
+	keeps      bool // results are kept, so each is awaited
+	// sum returns what members compare of a result, if they do.
+	sum func(R) (uint64, bool)
 }
+
+// awaits reports whether a command's result is awaited.
+func (k *kit[C, R]) awaits(s setup, i int) bool { return k.keeps || s.waits.awaits(i) }
 
 func newKit[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], commands []C) (*kit[C, R], error) {
 	if len(commands) == 0 {
@@ -88,7 +94,7 @@ func newKit[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], co
 		return nil, errors.New("smtest: newMachine returns a Machine without a state machine or without a codec; make it with millrace.InMemory or millrace.Durable")
 	}
 	defer closeMachine(m)
-	k := &kit[C, R]{t: t, newMachine: newMachine, codec: m.Codec(), commands: commands, can: m.CanDo()}
+	k := &kit[C, R]{t: t, newMachine: newMachine, codec: m.Codec(), commands: commands, keeps: m.KeepsResults(), sum: m.SumResult, can: m.CanDo()}
 	if err := k.can.Validate(); err != nil {
 		return nil, fmt.Errorf("smtest: %w (Machine.Versions)", err)
 	}
