@@ -179,7 +179,10 @@ func TestSnapshotOfAWrongVersion(t *testing.T) {
 	for i := range 100 {
 		proposeAt(t, n, long+string(rune('a'+i%26)), 1)
 	}
-	waitFor(t, "the log forgets the version's entry", func() bool { return n.Status().FirstIndex > 20 })
+	waitFor(t, "the log forgets the version's entry", func() bool {
+		proposeAt(t, n, long, 1)
+		return n.Status().FirstIndex > 20
+	})
 	c.Restart(behind)
 	waitFor(t, "the replacement is planned", func() bool {
 		plan, err := n.Plan(t.Context(), millrace.ReplaceMember(behind, ""))
@@ -209,7 +212,10 @@ func TestSnapshotOfAWrongVersion(t *testing.T) {
 		proposeAt(t, n, long+string(rune('a'+i%26)), 1)
 	}
 	last := c.Node(behind).Status().LastIndex
-	waitFor(t, "the log forgets what the member needs", func() bool { return n.Status().FirstIndex > last+1 })
+	waitFor(t, "the log forgets what the member needs", func() bool {
+		proposeAt(t, n, long, 1)
+		return n.Status().FirstIndex > last+1
+	})
 	c.Heal()
 	waitFor(t, "another snapshot is installed", func() bool { return c.Node(behind).Status().FirstIndex > last })
 	if h := halted(); h == nil || c.Node(behind).Group().Halts() != 1 || p.machines[behind].restored > 0 {
