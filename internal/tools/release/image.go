@@ -15,8 +15,8 @@ import (
 )
 
 // An image is an archive of an OCI layout (github.com/opencontainers/image-spec): blobs by their checksum, and
-// an index that names one manifest for each platform. Each has one layer with the binary alone, since the
-// binary is static. docker load and skopeo read it. Nothing in it depends on when it was made.
+// an index that names one manifest for each platform. Each has one layer with the binary alone, which is
+// static. docker load and skopeo read it. Nothing in it depends on when it was made.
 
 type descriptor struct {
 	MediaType string            `json:"mediaType"`
