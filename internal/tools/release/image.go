@@ -14,9 +14,9 @@ import (
 	"strings"
 )
 
-// An image is an archive of an OCI layout (github.com/opencontainers/image-spec): blobs by their checksum, and
-// an index that names one manifest for each platform. Each has one layer with the binary alone, which is
-// static. docker load and skopeo read it. Nothing in it depends on when it was made.
+// An image is an archive of an OCI layout (github.com/opencontainers/image-spec). It has blobs by their
+// checksum, and an index that names one manifest for each platform. Each platform has one layer with the
+// binary alone, which is static. docker load and skopeo read it. Nothing in it depends on when it was made.
 
 type descriptor struct {
 	MediaType string            `json:"mediaType"`
