@@ -15,6 +15,9 @@
 // That is the map order (Go draws it for each loop), the clock (package testing/synctest), processors,
 // boundaries of batches, and machines that work at the same time. It compares each result and the states.
 //
+// If the machine has timers (millrace.Machine.Timers), equal states must have an equal first timer, and
+// ticks must let all of them expire.
+//
 // Give it commands that reach every branch of the machine and depend on one another; ten to a thousand of
 // them are a good number. Run the test with -race too: then machines that share memory are found surely.
 package smtest
@@ -52,6 +55,7 @@ func check[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], com
 		k.checkSnapshots,
 		k.checkCopies,
 		k.checkRestore,
+		k.checkTimers,
 		k.checkDurable,
 	} {
 		if err := part(); err != nil {
