@@ -3,22 +3,22 @@ package planted_test
 // timerBugs are bugs of timers in log time, and of the leader's clock.
 var timerBugs = []bug{
 	{name: "timer_early", what: "a timer expires ten milliseconds of log time before its deadline", in: "timers", found: "TestQueueIsItsTwin",
-		also: []judge{{in: "sim", test: "TestTimers"}}, edits: []edit{{"timers/queue.go",
+		also: []judge{{in: "sim", test: "TestTimers", args: "-machines 2"}}, edits: []edit{{"timers/queue.go",
 			`q.heap[0].Deadline > now {`, `q.heap[0].Deadline > now+10*time.Millisecond {`}}},
 	{name: "timer_renewal_ignored", what: "a timer that is renewed keeps its earlier deadline, so an expiry wins over an acknowledged renewal", in: "timers", found: "TestQueueIsItsTwin",
-		also: []judge{{in: "sim", test: "TestTimers"}}, edits: []edit{{"timers/queue.go",
+		also: []judge{{in: "sim", test: "TestTimers", args: "-machines 2"}}, edits: []edit{{"timers/queue.go",
 			`		q.heap[i].Deadline = deadline
 `, `		q.heap[i].Deadline = min(q.heap[i].Deadline, deadline)
 `}}},
 	{name: "timer_twice", what: "a timer that expires stays, so the tick of a second leader lets it expire again", in: "timers", found: "TestQueueIsItsTwin",
-		also: []judge{{in: "sim", test: "TestTimers"}}, edits: []edit{{"timers/queue.go",
+		also: []judge{{in: "sim", test: "TestTimers", args: "-machines 2"}}, edits: []edit{{"timers/queue.go",
 			`			q.remove(0)
 `, `			if q.heap[0].Deadline < now {
 				q.remove(0)
 			}
 `}}},
 	{name: "timer_lost_in_snapshot", what: "the last timer is lost across a snapshot", in: "timers", found: "TestQueueIsItsTwin",
-		also: []judge{{in: "sim", test: "TestTimers"}}, edits: []edit{{"timers/queue.go",
+		also: []judge{{in: "sim", test: "TestTimers", args: "-machines 2"}}, edits: []edit{{"timers/queue.go",
 			`	q.heap, q.places = other.heap, other.places
 `, `	q.heap, q.places = other.heap, other.places
 	if len(q.heap) > 1 {
