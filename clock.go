@@ -24,7 +24,7 @@ type Timers interface {
 // of log time after the deadline, never before it. If more is due than Apply expires for one command, more
 // ticks follow. A new leader begins when it has applied everything of earlier terms.
 //
-// All members must have the tick. Package timers has the timers, and a page says more: docs/howto/timers.md.
+// All members must have the tick. Package timers has the timers; docs/howto/embed.md says more.
 func (m Machine[C, R]) Timers(t Timers, tick C) Machine[C, R] { m.timers, m.tick = t, tick; return m }
 
 // Clock returns the timers and the tick, for kits that test the machine. t is nil if it has none.

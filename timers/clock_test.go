@@ -76,7 +76,7 @@ func TestClock(t *testing.T) {
 			a := &alarms{mu: &mu, rings: rings, ticks: ticks, id: id}
 			return millrace.InMemory(a, millrace.JSON[set]()).Timers(&a.queue, set{})
 		})
-		due := map[string]time.Duration{}
+		due, former := map[string]time.Duration{}, uint64(0)
 		for i := range 6 {
 			leader := c.Leader(t.Context())
 			for _, in := range []time.Duration{2 * time.Second, 20 * time.Second} {
@@ -88,13 +88,18 @@ func TestClock(t *testing.T) {
 				due[name] = at
 			}
 			synctest.Wait()
-			<-time.After(time.Second) // of the bubble
+			<-time.After(3 * time.Second) // of the bubble: the clock waits for the later alarms then
 			switch i % 3 {
-			case 0: // the next leader has the alarms of the last one
-				if err := c.Node(leader).TransferLeadership(t.Context(), 0); err != nil {
+			case 0, 1: // the next leader has the alarms of the last one, and then has led before
+				to := leader%3 + 1
+				if i%3 == 1 {
+					to = former
+				}
+				if err := c.Node(leader).TransferLeadership(t.Context(), to); err != nil {
 					t.Fatal(err)
 				}
-			case 1:
+				former = leader
+			case 2:
 				c.Kill(leader)
 				c.Restart(leader)
 			}
