@@ -12,8 +12,8 @@ import (
 // MayHaveCommitted is true for ErrIndeterminate, ErrNoResult, ErrAlreadyApplied, ErrSessionExpired and
 // ErrSessionFull; all others mean that the command was not applied and never will be. An error that wraps
 // an error of a context says what was missing when the context ended. errors.Is finds ErrNotFounded,
-// ErrNoQuorum, outcome.ErrNoLeader or outcome.ErrDiskFull in it. It finds ErrIndeterminate as well if the
-// command may have been committed.
+// ErrNoQuorum, ErrNoLeader or ErrDiskFull in it. It finds ErrIndeterminate as well if the command may have
+// been committed.
 var (
 	// ErrNotLeader: this host does not lead, and the call was made with IfLeader. A NotLeaderError, which
 	// errors.As finds, has the leader's addresses. Send the client there, or leave IfLeader out.
@@ -40,6 +40,13 @@ var (
 	// ErrNoQuorum: the wait has ended while this host heard too few voters to commit anything. The error
 	// names the hosts that were heard. Start the members that are down, or mend the network.
 	ErrNoQuorum = outcome.ErrNoQuorum
+	// ErrNoLeader: the wait has ended while this host heard a quorum of the voters and knew no leader. An
+	// election takes up to two election timeouts. Where it lasts, hosts do not hear each other in both
+	// directions.
+	ErrNoLeader = outcome.ErrNoLeader
+	// ErrDiskFull: the wait has ended while the disk of this host refused entries. Make room; the host goes
+	// on by itself.
+	ErrDiskFull = outcome.ErrDiskFull
 	// ErrAmnesia: the log may lack what this host has promised, and the other members are no quorum that
 	// could say what is missing, so Open refuses. The error names the command that shows what is missing,
 	// and the command that accepts the loss.
@@ -71,6 +78,15 @@ var (
 	// (InSession) says. The command was not applied; a copy of it may be applied later. Send it again with
 	// a higher lowest number.
 	ErrSessionFull = outcome.ErrSessionFull
+	// ErrCompacted: the log of this host has forgotten commands of the range that Node.Log was asked for.
+	// Status.FirstIndex is the first that it has.
+	ErrCompacted = outcome.ErrCompacted
+	// ErrMembersUnchanged: Plan, Execute, NewJoinToken or SkipCommand was refused, and nothing is changed.
+	// Reasons are another plan under way, a node that was not heard, an address of another member, or no
+	// quorum left. The error says which.
+	ErrMembersUnchanged = outcome.ErrMembersUnchanged
+	// ErrPlanCancelled: the plan was cancelled before its last stage. What was in force by then stays.
+	ErrPlanCancelled = outcome.ErrPlanCancelled
 	// ErrReentrant: a method that waits, or that proposes, was called by the state machine, or by the
 	// function of ViewExclusive. It would wait for itself, and a proposal in Apply would be made again by
 	// each member and at each start. Call it elsewhere: where the result of the command is known, or in

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -68,6 +69,11 @@ func TestEveryError(t *testing.T) {
 		"ErrNotFounded":       {millrace.ErrNotFounded, &notFounded, false, neverFounded},
 		"NotFoundedError":     {millrace.ErrNotFounded, &notFounded, false, neverFounded},
 		"ErrNoQuorum":         {millrace.ErrNoQuorum, nil, false, withoutQuorum},
+		"ErrNoLeader":         {millrace.ErrNoLeader, nil, false, withoutLeader},
+		"ErrDiskFull":         {millrace.ErrDiskFull, nil, true, diskFull},
+		"ErrCompacted":        {millrace.ErrCompacted, nil, false, compacted},
+		"ErrMembersUnchanged": {millrace.ErrMembersUnchanged, nil, false, unchanged},
+		"ErrPlanCancelled":    {millrace.ErrPlanCancelled, nil, false, cancelled},
 		"ErrNoObjects":        {millrace.ErrNoObjects, nil, false, noObjects},
 		"ErrObjectUnknown":    {millrace.ErrObjectUnknown, nil, false, objectUnknown},
 		"ErrObjectNotHeld":    {millrace.ErrObjectNotHeld, nil, false, objectNotHeld},
@@ -250,6 +256,114 @@ func withoutQuorum(t *testing.T, c *trio[[]byte, uint64]) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	return leader.View(ctx, millrace.Linearizable, func(millrace.ReadAt) error { return nil })
+}
+
+// withoutLeader proposes on a member of three that hear each other in one direction only, around a ring.
+func withoutLeader(t *testing.T, _ *trio[[]byte, uint64]) (err error) {
+	waits(t, []uint64{1, 2, 3}, nil, func(net *loopback.Network, nodes []*millrace.Node[int64, int64]) {
+		if _, err := nodes[0].Propose(context.Background(), 1); err != nil {
+			t.Fatal(err)
+		}
+		for id := range uint64(3) {
+			net.Cut(id+1, (id+1)%3+1)
+		}
+		<-time.After(time.Minute) // of virtual time
+		for range 20 {            // whom a host hears changes with the phase of the elections
+			ctx, cancel := context.WithTimeout(context.Background(), 700*time.Millisecond)
+			_, err = nodes[0].Propose(ctx, 1)
+			if cancel(); errors.Is(err, millrace.ErrNoLeader) {
+				return
+			}
+		}
+	})
+	return err
+}
+
+// diskFull proposes where the disk takes no more.
+func diskFull(t *testing.T, _ *trio[[]byte, uint64]) error {
+	disk := crashfs.New()
+	c := millrace.Config{ID: 1, Dir: "/data/1", Members: map[uint64]string{1: "one"}}
+	n := open(t, c, millrace.InMemory(&ledger{}, millrace.Bytes()), millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithHostOptions(host.WithFS(disk.Mount())))
+	if _, err := n.Propose(t.Context(), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	disk.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpWrite {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	defer disk.SetHook(nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	_, err := n.Propose(ctx, []byte("y"))
+	return err
+}
+
+// compacted asks for commands that a snapshot has taken the place of.
+func compacted(t *testing.T, _ *trio[[]byte, uint64]) error {
+	t.Chdir(t.TempDir())
+	h, n, _ := openRelative(t)
+	t.Cleanup(func() { h.Close(context.Background()) })
+	for range 40 { // 5 segments
+		if _, err := n.Propose(t.Context(), make([]byte, 8<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := n.TakeSnapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for n.Status().FirstIndex == 1 { // it forgets in a later turn
+		if _, err := n.Read(t.Context(), millrace.Linearizable); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range n.Log(t.Context(), 1, 0) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unchanged(t *testing.T, c *trio[[]byte, uint64]) error {
+	leader, _ := c.leader(t)
+	_, err := leader.Plan(t.Context(), millrace.RemoveMember(9))
+	return err
+}
+
+// cancelled cancels the promotion of a learner that is cut off and does not catch up.
+func cancelled(t *testing.T, _ *trio[[]byte, uint64]) error {
+	c := three(t, func(uint64) millrace.Machine[[]byte, uint64] { return millrace.InMemory(&ledger{}, millrace.Bytes()) })
+	leader, followers := c.leader(t)
+	if _, err := leader.Propose(t.Context(), []byte("x")); err != nil { // a plan needs a group that is founded
+		t.Fatal(err)
+	}
+	plan, err := leader.Plan(t.Context(), millrace.DemoteMember(followers[0].Status().ID))
+	if err == nil {
+		err = leader.Execute(t.Context(), plan)
+	}
+	if err == nil {
+		plan, err = leader.Plan(t.Context(), millrace.PromoteMember(followers[0].Status().ID))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.isolate(followers[0], true)
+	if _, err := leader.Propose(t.Context(), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	ends := make(chan error)
+	go func() { ends <- leader.Execute(t.Context(), plan) }()
+	for leader.Members().Plan == "" {
+		if _, err := leader.Propose(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := leader.CancelPlan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return <-ends
 }
 
 func stopped(t *testing.T, _ *trio[[]byte, uint64]) error {

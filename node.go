@@ -336,7 +336,7 @@ func (n *Node[C, R]) Halted() error { return n.group.Halted() }
 
 // SkipCommand makes every member skip a command that machines cannot apply, as if it had never been proposed,
 // and returns when that is decided. Any member may be asked. It is refused, with an error that wraps
-// outcome.ErrMembersUnchanged, unless the machine of the leader is halted exactly at that command. A machine
+// ErrMembersUnchanged, unless the machine of the leader is halted exactly at that command. A machine
 // with a snapshot continues at once; another one after its next start. A member that has applied the command
 // must be replaced. HaltedError.Command says which command it is.
 func (n *Node[C, R]) SkipCommand(ctx context.Context, at Position) error {
@@ -391,7 +391,7 @@ func (n *Node[C, R]) Export(ctx context.Context, w io.Writer) (SnapshotInfo, err
 // Log returns the committed commands with indexes in [from, to), as they are in the log; to 0 means all.
 // Duplicates, which the state machine does not get, are included. Raft's own entries are left out. A
 // Command's Time is that of the latest stamp among those returned. The sequence ends with an error, if
-// there is one. It wraps outcome.ErrCompacted if the log has forgotten a command of the range
+// there is one. It wraps ErrCompacted if the log has forgotten a command of the range
 // (Status.FirstIndex).
 func (n *Node[C, R]) Log(ctx context.Context, from, to uint64) iter.Seq2[Command[C], error] {
 	return func(yield func(Command[C], error) bool) {
@@ -446,7 +446,7 @@ func (n *Node[C, R]) Members() Members { return n.group.Members() }
 
 // Plan says what changes of the members would do to the group, stage by stage, and changes nothing. It waits
 // until nodes that are added have come and the leader has said who is there, for 7 s at most. Its String is a
-// page for an operator. The error wraps outcome.ErrMembersUnchanged and says what cannot be.
+// page for an operator. The error wraps ErrMembersUnchanged and says what cannot be.
 func (n *Node[C, R]) Plan(ctx context.Context, changes ...MemberChange) (*MemberPlan, error) {
 	if err := n.rejectReentry("Plan"); err != nil {
 		return nil, err
@@ -475,7 +475,7 @@ func (n *Node[C, R]) CancelPlan(ctx context.Context) error {
 
 // NewJoinToken makes a join token, and returns its text: the secret with which a node with an empty directory
 // becomes a member, once (Config.JoinToken). Any member may make one. An error that wraps
-// outcome.ErrMembersUnchanged says why there is none.
+// ErrMembersUnchanged says why there is none.
 func (n *Node[C, R]) NewJoinToken(ctx context.Context, o JoinTokenOptions) (string, error) {
 	return n.group.NewJoinToken(ctx, o)
 }

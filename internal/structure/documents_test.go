@@ -9,14 +9,18 @@ import (
 	"unicode"
 )
 
-// maxDocuments bounds the files of docs, pictures included. What a test reads or writes belongs in testdata,
-// and what concerns an existing page belongs on it.
-const maxDocuments = 45
+// maxDocuments bounds the files of docs, pictures included, without the program that makes a site of them.
+// What a test reads or writes belongs in testdata, and what concerns an existing page belongs on it. 45 were
+// there before the road from the first program to the second year; its pages are 7 more.
+const maxDocuments = 52
 
 func TestDocumentsAreFew(t *testing.T) {
 	inRoot(t)
 	n := 0
-	err := filepath.WalkDir("docs", func(_ string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("docs", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && path == "docs/site" {
+			return filepath.SkipDir
+		}
 		if err == nil && !d.IsDir() {
 			n++
 		}

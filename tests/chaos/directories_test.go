@@ -238,8 +238,8 @@ func makeRestored(e *episode, f fault) error {
 	return e.replaceLost(h, f.rng().IntN(2) == 0)
 }
 
-// copyDir copies a directory. A process may still use it: its sockets, and files that vanish meanwhile, are left
-// out.
+// copyDir copies a directory. A process may still use it: its sockets, and files that vanish meanwhile, are
+// left out.
 func copyDir(to, from string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

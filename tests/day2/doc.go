@@ -11,6 +11,8 @@
 //	(cd tests/day2 && go test -count=1 -v .)          the whole day: about a minute
 //	(cd tests/day2 && go test -count=1 -v . -keep)    and keep directories and logs
 //
+// reports.sh runs the cases of public bug reports of other systems, where a directory of them is at hand.
+//
 // A step that needs root (a small filesystem of its own, limits of another process) is skipped without it,
 // and says so.
 package day2
