@@ -53,6 +53,7 @@ func repair(t *testing.T, l *Log, want twin) {
 
 // Whenever Open reports a spoiled byte, a salvage works, and after a repair the log is whole.
 func TestSalvageEveryFlip(t *testing.T) {
+	enumerates(t)
 	store, want := smallStore(t)
 	salvaged, holes := 0, 0
 	for name, data := range store {
