@@ -34,6 +34,17 @@ If the host is stopped, save writes its newest snapshot, and holds its lock mean
 has entries behind the snapshot, save refuses, because commands that were acknowledged may be among them; --snapshot-only
 saves the snapshot nevertheless. Take one before you stop the program (Node.TakeSnapshot) to have everything.
 
+With --to instead of FILE:
+  --to -      the archive goes to standard output, for another program; it is whole only if the status is 0
+  --to BACKUPS
+              the archive gets a name in this directory, group-GROUP-TIME-INDEX.archive. It is read back and verified
+              before it gets the name. Then all but the newest --keep backups of the group are removed
+  --every D   do that every D until SIGTERM, which ends it with status 0. Only a running host is asked, and its lock is
+              left alone. A backup that fails is told on standard error, and tried again after 10 seconds, then 20, and
+              so on up to D; what was there stays. After a restart the next backup is due D after the newest one
+
+A backup that did not end removes nothing, so one that was verified is always there. Run it beside one or two hosts.
+
 JSON: file, group, cluster (a string), index, term, bytes, entries_behind (not in the archive; 0 if the host runs).
 
 ` + snapshotExitHelp(exitOK, exitDamaged, exitCannot, exitUsage, exitInterrupted)
@@ -47,27 +58,6 @@ If restore fails, remove DIR before you try again. A machine that keeps its stat
 JSON: dir, id, cluster, from_cluster, group, index, term, bytes.
 
 ` + snapshotExitHelp(exitOK, exitDamaged, exitCannot, exitUsage, exitInterrupted)
-
-func newSave(a app) *cobra.Command {
-	var asJSON bool
-	var of saving
-	cmd := &cobra.Command{
-		Use: "save DIR FILE", Short: "Write a snapshot of a running or stopped host to a file", Long: saveLong, Args: wantArgs(2, "a directory and a file"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			of.dir, of.file = args[0], args[1]
-			done, err := of.save(cmd.Context())
-			if err != nil {
-				return archiveStatus(err)
-			}
-			return answer(a, done, asJSON)
-		},
-	}
-	cmd.Flags().Uint64Var(&of.group, "group", 1, "the group to save")
-	cmd.Flags().BoolVar(&of.only, "snapshot-only", false, "stopped host: save the snapshot even if the log has entries behind it")
-	cmd.Flags().BoolVar(&of.local, "local", false, "running host: save what it has applied, also if it reaches no quorum")
-	jsonFlag(cmd, &asJSON)
-	return cmd
-}
 
 func newRestore(a app) *cobra.Command {
 	var asJSON bool
@@ -150,6 +140,16 @@ type saving struct {
 	dir, file   string
 	group       uint64
 	only, local bool
+	// into makes an archive of what write writes, in place of file.
+	into func(write func(io.Writer) (int64, error)) (int64, error)
+}
+
+// archive makes the archive.
+func (s saving) archive(write func(io.Writer) (int64, error)) (int64, error) {
+	if s.into != nil {
+		return s.into(write)
+	}
+	return writeFile(s.file, write)
 }
 
 func (s saving) save(ctx context.Context) (_ *saved, err error) {
@@ -192,7 +192,7 @@ func (s saving) saveRunning(ctx context.Context, socket string) (_ *saved, err e
 		return nil, err
 	}
 	var info admin.Snapshot
-	n, err := writeFile(s.file, func(w io.Writer) (n int64, err error) {
+	n, err := s.archive(func(w io.Writer) (n int64, err error) {
 		counted := &counter{w: w}
 		info, err = c.Export(ctx, s.group, s.local, counted)
 		return counted.n, err
@@ -246,7 +246,7 @@ func (s saving) saveStopped(ctx context.Context) (_ *saved, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	n, err := writeFile(s.file, func(w io.Writer) (int64, error) { return r.WriteArchive(ctx, w) })
+	n, err := s.archive(func(w io.Writer) (int64, error) { return r.WriteArchive(ctx, w) })
 	m := r.Manifest()
 	return &saved{File: s.file, Group: group, Cluster: m.Cluster, Index: m.Index, Term: m.Term, Bytes: n, Behind: behind}, err
 }
@@ -271,10 +271,19 @@ func writeFile(file string, write func(io.Writer) (int64, error)) (n int64, err 
 		return 0, errors.Join(fmt.Errorf("%s is there already; name another file", file), err)
 	}
 	draft := file + ".tmp"
-	f, err := os.OpenFile(draft, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	n, err = writeDraft(draft, write)
 	if errors.Is(err, fs.ErrExist) {
 		return 0, fmt.Errorf("%s is there already: another save writes it, or one that was killed has left it; if none runs, remove it", draft)
 	}
+	if err != nil {
+		return n, err
+	}
+	return n, publish(draft, file)
+}
+
+// writeDraft makes a new file, durably, or none.
+func writeDraft(draft string, write func(io.Writer) (int64, error)) (n int64, err error) {
+	f, err := os.OpenFile(draft, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 0, err
 	}
@@ -289,10 +298,15 @@ func writeFile(file string, write func(io.Writer) (int64, error)) (n int64, err 
 	if err = errors.Join(err, f.Close()); err != nil {
 		return n, errors.Join(err, os.Remove(draft))
 	}
+	return n, nil
+}
+
+// publish gives a draft its name, durably.
+func publish(draft, file string) error {
 	if err := os.Rename(draft, file); err != nil {
-		return n, errors.Join(err, os.Remove(draft))
+		return errors.Join(err, os.Remove(draft))
 	}
-	return n, vfs.SyncDir(vfs.OS(), filepath.Dir(file))
+	return vfs.SyncDir(vfs.OS(), filepath.Dir(file))
 }
 
 // restoredHost is the answer of restore. The names of its JSON form stay as they are.

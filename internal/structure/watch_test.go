@@ -74,11 +74,6 @@ func TestWatchNamesEachSeries(t *testing.T) {
 			t.Errorf("the table of metrics does not name %s", name)
 		}
 	}
-	for _, name := range inCode(section(t, "Alarms"), 2) {
-		if _, found := named[name]; !found && name != "member" { // "member unreachable" is a cause
-			t.Errorf("an alarm is on %s, and no series is called so", name)
-		}
-	}
 }
 
 // Each cause of Explain has a row in docs/operate/watch.md, and the page has no others.

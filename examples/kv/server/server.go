@@ -45,6 +45,7 @@ type Options struct {
 	redirect bool
 	public   bool
 	timeout  time.Duration
+	listen   string // for clients; "": their address of this host
 }
 
 // Parse reads the settings of a program with this name.
@@ -54,6 +55,7 @@ func Parse(name string, args, environment []string) (o Options, err error) {
 	c.Leases, c.MaxCommandBytes = true, maxCommandBytes // consistency=lease needs leases
 	f.Var(f.Lookup("members").Value, "peers", "the earlier name of members")
 	f.Var(f.Lookup("client-addresses").Value, "http", "the earlier name of client-addresses: where this host listens for clients, and where the others do")
+	f.StringVar(&o.listen, "client-listen", "", "`address` to listen on for clients, if it is not the one in client-addresses")
 	f.BoolVar(&o.public, "public", false, "let other machines reach client-addresses: no client is asked for a password, so every machine that reaches them can read and write")
 	f.BoolVar(&c.BatchEntries, "batch-entries", false, "let commands share an entry of the log, which begins when all hosts have it; then no host of an earlier version can follow")
 	f.BoolVar(&o.redirect, "redirect", false, "send clients to the leader with their changes; without it, this host forwards them")
@@ -73,6 +75,13 @@ func (o *Options) check() error {
 	if o.Config.ClientAddrs[o.Config.ID] == "" {
 		return wrong("setting client-addresses has no address for this host, id %d", o.Config.ID)
 	}
+	if o.listen == "" {
+		o.listen = o.Config.ClientAddrs[o.Config.ID]
+	} else if name, _, err := net.SplitHostPort(o.listen); err != nil {
+		return wrong("setting client-listen is %.80q, want host:port such as :8001: %w", o.listen, err)
+	} else if !o.public && name != "localhost" && !net.ParseIP(name).IsLoopback() {
+		return wrong("setting client-listen is %s, which is not a loopback address, and HTTP asks for no password here; public lets other machines in", o.listen)
+	}
 	for id, address := range o.Config.ClientAddrs {
 		if name, _, _ := net.SplitHostPort(address); !o.public && name != "localhost" && !net.ParseIP(name).IsLoopback() {
 			return wrong("setting client-addresses: host %d: %s is not a loopback address, and HTTP asks for no password here; public lets other machines in", id, address)
@@ -83,7 +92,7 @@ func (o *Options) check() error {
 
 // Run serves until ctx ends or something fails.
 func Run(ctx context.Context, o Options, open Open) error {
-	listener, err := net.Listen("tcp", o.Config.ClientAddrs[o.Config.ID])
+	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}

@@ -94,6 +94,10 @@ func TestSettings(t *testing.T) {
 		{"-id 2 -public -dir d -members " + members + " -client-addresses 1=127.0.0.1:8001,2=10.0.0.2:8002", ""},
 		{"-id 1 -dir d -members " + members + " -client-addresses 2=127.0.0.1:8002", "client-addresses has no address for this host, id 1"},
 		{"-id 2 -dir d -members " + members + " -client-addresses " + clients + " -timeout 0s", "timeout is 0s, want 1ms to 1h"},
+		{"-id 2 -dir d -members " + members + " -client-addresses " + clients + " -client-listen 127.0.0.1:9", ""},
+		{"-id 2 -dir d -members " + members + " -client-addresses " + clients + " -client-listen :8001", "client-listen is :8001, which is not a loopback address"},
+		{"-id 2 -dir d -public -members " + members + " -client-addresses " + clients + " -client-listen :8001", ""},
+		{"-id 2 -dir d -members " + members + " -client-addresses " + clients + " -client-listen 8001", `client-listen is "8001", want host:port`},
 		{"-id 2 -dir d -members " + members + " -client-addresses " + clients + " more", `"more" is no setting`},
 	} {
 		_, err := Parse("kv", strings.Fields(c.args), nil)
