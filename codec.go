@@ -53,8 +53,8 @@ func (bytesCodec) Append(dst, v []byte) ([]byte, error) { return append(dst, v..
 func (bytesCodec) Decode(b []byte) ([]byte, error)      { return bytes.Clone(b), nil }
 
 // BytesInPlace is Bytes without the copy: a decoded command is part of the log's memory. The state machine
-// may keep it, each command by itself, and must never change it: other members may be sent what it writes
-// there.
+// may keep it, and must never change it: other members may be sent what it writes there. Commands with one
+// Index share an array: a machine that keeps a command keeps all of its entry in memory.
 func BytesInPlace() Codec[[]byte] { return inPlaceCodec{} }
 
 type inPlaceCodec struct{}

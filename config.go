@@ -96,10 +96,11 @@ type Config struct {
 	// millrace members changes the members, while the node runs (package host/admin). Only the owner of Dir can
 	// connect. Default: there is none.
 	AdminSocket bool
-	// BatchEntries lets commands that come together share an entry of the log, which costs less processor
-	// time. It begins when all members have it. From then on no member of a version that cannot read such
-	// entries can follow. Default: each command is an entry of its own.
-	BatchEntries bool
+	// SingleEntries makes each command an entry of its own. By default commands that come together share an
+	// entry of the log, which costs less processor time: a command is at an index and a place (Receipt.Pos).
+	// That begins when all members are of a version that reads such entries, and none has SingleEntries.
+	// From then on no member of an earlier version can follow.
+	SingleEntries bool
 	// FlightRecorder makes the host keep the latest inputs of its group, for a replay after an incident
 	// (docs/operate/flight-recorder.md). Default: it keeps none.
 	FlightRecorder host.FlightRecorder
@@ -272,7 +273,7 @@ func (c Config) host() host.Config {
 		SnapshotBytesPerSecond: c.SnapshotBytesPerSecond,
 		ObjectBytesPerSecond:   c.ObjectBytesPerSecond,
 		AdminSocket:            c.AdminSocket,
-		BatchEntries:           c.BatchEntries,
+		SingleEntries:          c.SingleEntries,
 		FlightRecorder:         c.FlightRecorder,
 		StageTimes:             c.StageTimes,
 	}

@@ -118,8 +118,8 @@ func (bytesSnapshot) Close() error { return nil }
 
 // Command is a committed command on its way into the state machine.
 type Command[C any] struct {
-	// Index and Term are those of its entry in the log. With Config.BatchEntries several commands may have
-	// one Index: what a machine derives from it and must be unique needs Pos, too.
+	// Index and Term are those of its entry in the log. Several commands may have one Index (unless
+	// Config.SingleEntries is set): what a machine derives from it and must be unique needs Pos, too.
 	Index, Term uint64
 	// Pos is its place among the commands with this Index, from 0.
 	Pos uint32

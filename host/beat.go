@@ -40,6 +40,7 @@ func (c *hostClock) beat() (ticks int) {
 			h.askForRosters()
 			h.forgetDeparted()
 			h.greetRefusing()
+			h.askSettings()
 		}
 	}
 	h.findHungTurns()

@@ -283,7 +283,7 @@ func TestClusterWithBatchEntries(t *testing.T) {
 	for _, all := range []bool{true, false} {
 		t.Run(fmt.Sprint(all), func(t *testing.T) {
 			const clients, each = 64, 8
-			c, err := startCluster(3, scratch.Dir(t), pipeline.Async{}, func(c *host.Config) { c.BatchEntries = all || c.ID != 3 })
+			c, err := startCluster(3, scratch.Dir(t), pipeline.Async{}, func(c *host.Config) { c.SingleEntries = !all && c.ID == 3 })
 			t.Cleanup(func() { c.close(t) })
 			if err != nil {
 				t.Fatal(err)

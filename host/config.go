@@ -89,12 +89,14 @@ type Config struct {
 	// SegmentBytes is the size of a segment of the log; default 64 MiB.
 	SegmentBytes int64
 
-	// BatchEntries makes the commands of a turn one entry of the log, in the groups that lead here. A command
-	// is then at an index and a place (Receipt.Pos), and a machine that keeps it keeps its neighbours in memory.
-	// It begins when each member of the group has said that it reads such entries. A host says so if it has
-	// BatchEntries itself. From then on no member of an earlier version can follow. A command about large
-	// objects, or of 64 KiB and more, stays alone.
-	BatchEntries bool
+	// SingleEntries makes each command an entry of its own, so that a member of a version without
+	// raftpb.EntryBatch can follow. By default the commands of a turn are one entry, in the groups that lead
+	// here. A command is then at an index and a place (Receipt.Pos), and a machine that keeps it keeps its
+	// neighbours in memory. That begins when each member has said that it reads such entries. A host with
+	// SingleEntries does not say so. So a rolling upgrade can be undone until the last host is upgraded, or
+	// until the last one has SingleEntries no more. A command about large objects, or of 64 KiB and more,
+	// stays alone.
+	SingleEntries bool
 
 	// MemoryBytes is about the most memory that this host uses for what is under way in all its groups,
 	// with overhead. That is recent entries of the log, commands, and messages from and to peers. Default

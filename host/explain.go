@@ -43,7 +43,7 @@ func (g *Group) facts() *examination.Facts {
 	}
 	f.Config = examination.Config{
 		ElectionTimeout: c.ElectionTimeout, StallTimeout: c.StallTimeout,
-		MemoryBytes: c.MemoryBytes, QueueBytes: int64(c.queueBytes()), LogDir: identity.LogDir(c.Dir),
+		MemoryBytes: c.MemoryBytes, QueueBytes: int64(c.queueBytes()), LogDir: identity.LogDir(c.Dir), Batches: !c.SingleEntries,
 	}
 	f.Founding, f.Roster, f.Members, f.Followers = g.Founding(), g.roster(), g.memberIDs(), g.life.views.Load()
 	_, f.DirectoriesSince = g.members.Excluded()
@@ -107,7 +107,7 @@ func (g *Group) peerFacts(f *examination.Facts) {
 				p.RefusedBy = &examination.Refusal{Why: *why, Since: m.RefusesSince.Load()}
 			}
 			if s := m.Settings.Load(); s != nil {
-				p.Settings = g.host.config.besideOwn(*s)
+				p.Settings, p.Batches = g.host.config.besideOwn(*s), saidOfBatches(*s)
 			}
 		}
 		f.Peers = append(f.Peers, p)

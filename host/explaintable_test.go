@@ -317,6 +317,16 @@ var causeTests = []causeTest{
 		c.ElectionTimeout *= 2
 		l.control(1, c.settings().Encode())
 	}, end: func(l *testHost) { l.control(1, l.config.settings().Encode()) }},
+	{code: diagnosis.CodeSingleEntries, way: "an earlier version", open: openLeader, begin: func(l *testHost) {
+		l.config.SingleEntries = false
+		l.control(2, l.config.settings().Encode())
+	}, end: func(l *testHost) { l.control(3, l.config.settings().Encode()) }},
+	{code: diagnosis.CodeSingleEntries, way: "by its settings", open: openLeader, begin: func(l *testHost) {
+		single := l.config
+		l.config.SingleEntries = false
+		l.control(2, l.config.settings().Encode())
+		l.control(3, single.settings().Encode())
+	}, end: func(l *testHost) { l.control(3, l.config.settings().Encode()) }},
 	{code: diagnosis.CodeNotCompared, open: openLeader, begin: func(l *testHost) {
 		l.group.machine.divergence.Init(1, 1, divergence.Machine{Form: "f"}, (*comparison)(l.group))
 		l.watches("")

@@ -9,6 +9,7 @@ import (
 const (
 	greetsAll byte = 1 // every other host is met
 	greetsAsk byte = 2 // answer this
+	greetsSet byte = 4 // tell how you are set
 )
 
 // greet sends a greeting.
@@ -44,6 +45,21 @@ func (h *Host) greetRefusing() {
 	for _, id := range h.others() {
 		if h.network.handshakes.Refusal(id) != nil {
 			h.greet(id, greetsAsk)
+		}
+	}
+}
+
+// askSettings asks the hosts that are heard and have not said how they are set: the body may have been
+// lost. A host of an earlier version does not answer. It is called once in two election timeouts.
+func (h *Host) askSettings() {
+	if h.config.SingleEntries {
+		return
+	}
+	now := h.clock.awakeAtBeat()
+	for _, id := range h.others() {
+		p := h.network.handshakes.Of(id)
+		if p != nil && p.Met.Load() && p.Settings.Load() == nil && now-p.HeardAt.Load() <= int64(2*h.config.electionTicks()) {
+			h.greet(id, greetsSet)
 		}
 	}
 }

@@ -106,6 +106,9 @@ func (h *Host) receiveGreeting(from uint64, body []byte) error {
 	if body[1]&greetsAsk != 0 {
 		h.greet(from, 0)
 	}
+	if body[1]&greetsSet != 0 {
+		h.tellSettings(from)
+	}
 	return nil
 }
 

@@ -257,7 +257,8 @@ func openTestHost(t *testing.T, voters int, options ...Option) *testHost {
 func openTestHostWith(t *testing.T, voters int, change func(*Config), options ...Option) *testHost {
 	t.Helper()
 	l := &testHost{t: t, manual: &manualEnv{}, disk: crashfs.New(), out: &recordingTransport{}, machine: &commands{}}
-	c := Config{ID: 1, Dir: "data", Members: map[uint64]string{}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20}
+	// These scripts name entries: each has one command.
+	c := Config{ID: 1, Dir: "data", Members: map[uint64]string{}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20, SingleEntries: true}
 	for id := range uint64(voters) {
 		c.Members[id+1] = "nowhere"
 	}

@@ -288,9 +288,9 @@ func TestManyHungMachinesLeaveLanes(t *testing.T) {
 
 // serial is a state machine that must not be called twice at a time, nor for an entry before the last one.
 type serial struct {
-	busy  atomic.Bool
-	index uint64
-	n     atomic.Int64
+	busy atomic.Bool
+	last outcome.Position
+	n    atomic.Int64
 }
 
 func (s *serial) Apply(entries []statemachine.Entry) error {
@@ -299,10 +299,10 @@ func (s *serial) Apply(entries []statemachine.Entry) error {
 	}
 	defer s.busy.Store(false)
 	for _, e := range entries {
-		if e.Index <= s.index {
-			return fmt.Errorf("entry %d after %d", e.Index, s.index)
+		if at := e.Position(); at.Compare(s.last) <= 0 {
+			return fmt.Errorf("command %v after %v", at, s.last)
 		}
-		s.index = e.Index
+		s.last = e.Position()
 		runtime.Gosched()
 	}
 	s.n.Add(int64(len(entries)))

@@ -67,7 +67,7 @@ func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) 
 
 // packs reports whether commands may share an entry: every member has said that it reads such entries.
 func (g *Group) packs() bool {
-	if !g.host.config.BatchEntries {
+	if g.host.config.SingleEntries {
 		return false
 	}
 	for _, id := range g.memberIDs() {

@@ -39,7 +39,7 @@ func (l *testHost) described(t *testing.T, after uint64) (text string) {
 // their own otherwise. A large one stays alone. Each client gets the place of its command.
 func TestOneTurnIsOneEntry(t *testing.T) {
 	out := &bodyTransport{}
-	l := openTestHostWith(t, 3, func(c *Config) { c.BatchEntries, c.MemoryBytes = true, 64<<20 }, WithTransport(out))
+	l := openTestHostWith(t, 3, func(c *Config) { c.SingleEntries, c.MemoryBytes = false, 64<<20 }, WithTransport(out))
 	defer func() { _ = l.Close(over()) }()
 	l.group.config.MaxCommandBytes = 1 << 20
 	l.lead()
@@ -76,7 +76,7 @@ func TestOneTurnIsOneEntry(t *testing.T) {
 	l.comesInAnotherLife(t, 2)
 	put(single) // it may be of an earlier version now
 	silent := l.config
-	silent.BatchEntries = false
+	silent.SingleEntries = true
 	l.control(2, silent.settings().Encode())
 	put(single)
 	if n := out.count(2, control.Settings); n < 1 {
@@ -90,7 +90,7 @@ const largeForTest = 64 << 10
 // And none share while a member has not said that it reads such entries.
 func TestForwardedCommandsShareEntries(t *testing.T) {
 	out := &bodyTransport{}
-	l := openTestHostWith(t, 3, func(c *Config) { c.BatchEntries, c.MemoryBytes = true, 64<<20 }, WithTransport(out))
+	l := openTestHostWith(t, 3, func(c *Config) { c.SingleEntries, c.MemoryBytes = false, 64<<20 }, WithTransport(out))
 	defer func() { _ = l.Close(over()) }()
 	plain, names := object.AppendHead(nil, nil), object.AppendHead(nil, []object.ID{{1}})
 	number := uint64(0)
@@ -142,7 +142,7 @@ func TestForwardedCommandsShareEntries(t *testing.T) {
 			t.Errorf("group %d: entries with %v commands, want %v", id, have, c.want)
 		}
 		silent := l.config
-		silent.BatchEntries = false
+		silent.SingleEntries = true
 		l.control(2, silent.settings().Encode())
 		if have := forward(commands...); len(have) != len(commands) {
 			t.Errorf("group %d: entries with %v commands, and a member has not said that it reads such entries", id, have)

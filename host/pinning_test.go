@@ -93,6 +93,7 @@ func runKeepers(t *testing.T, p pipeline.Pipeline, cache int64, commands, bytes,
 		k := &keeper{every: every, want: commands, done: make(chan struct{})}
 		c := clusterConfig(id, dir, peers)
 		c.Dir, c.SegmentBytes, c.LogCacheBytes = filepath.Join(dir, peers[id]), 16<<20, cache
+		c.SingleEntries = true               // the commands of one entry share an array, on purpose (decision 0038)
 		c.ElectionTimeout = 10 * time.Second // a busy machine must not depose the leader: its commands are in its hands
 		h, err := openOne(c, k, host.WithTransport(tr), host.WithPipeline(p), host.WithLogger(quiet))
 		if err != nil {

@@ -126,16 +126,23 @@ func TestRebuildTellsTheCallers(t *testing.T) {
 // A machine that applies commands again takes the same checkpoints again. The report about them is one that
 // the leader can read.
 func TestCheckpointsAscendAfterAHalt(t *testing.T) {
-	h := openKeeper(t, GroupConfig{}, false)
-	h.call(t, nil, "a")
-	h.mustTake(t)
-	h.passSecond()
-	h.keeper.failsOnce("c")
-	h.handIn(t, "b", "c")
-	h.manual.runIdle()
-	r := h.group.machine.divergence.Report()
-	if _, _, err := divergence.Decode(r.Encode()); err != nil || len(r.Checkpoints) == 0 {
-		t.Errorf("%+v: %v", r, err)
+	for _, h := range []*keeperHost{openKeeper(t, GroupConfig{}, false), openSharing(t)} {
+		h.call(t, nil, "a")
+		h.mustTake(t)
+		h.passSecond()
+		h.keeper.failsOnce("c")
+		h.handIn(t, "b", "c")
+		h.manual.runIdle()
+		r := h.group.machine.divergence.Report()
+		if _, _, err := divergence.Decode(r.Encode()); err != nil || len(r.Checkpoints) == 0 {
+			t.Errorf("shares %v: %+v: %v", h.shares, r, err)
+		}
+		if have, want := h.keeper.names(), []string{"a", "b", "c"}; h.group.Halted() != nil || !slices.Equal(have, want) {
+			t.Errorf("shares %v: the machine has %v, want %v; %v", h.shares, have, want, h.group.Halted())
+		}
+		if shared := h.keeper.places == 2; shared != h.shares {
+			t.Errorf("shares %v: the last entry has %d commands", h.shares, h.keeper.places)
+		}
 	}
 }
 

@@ -30,15 +30,18 @@ func (c Config) settings() (all peers.Settings) {
 	for i, s := range equalSettings {
 		all[uint64(i+1)] = uint64(s.of(c))
 	}
-	if c.BatchEntries {
+	if all[batchKnownSetting] = 1; !c.SingleEntries {
 		all[batchSetting] = 1
 	}
 	return all
 }
 
-// batchSetting is the number under which a host says that it reads entries with several commands, with the
-// value 1.
-const batchSetting = 100
+// A host says with the value 1 that it reads entries with several commands, and with batchSetting that it
+// may be sent some: it has no SingleEntries.
+const (
+	batchSetting      = 100
+	batchKnownSetting = 101
+)
 
 // readsBatches reports whether another host has said so in its present life.
 func (h *Host) readsBatches(id uint64) bool {
@@ -48,6 +51,17 @@ func (h *Host) readsBatches(id uint64) bool {
 	}
 	s := p.Settings.Load()
 	return s != nil && (*s)[batchSetting] == 1
+}
+
+// saidOfBatches returns what a host has said of such entries.
+func saidOfBatches(s peers.Settings) examination.Batches {
+	switch {
+	case s[batchSetting] == 1:
+		return examination.BatchesRead
+	case s[batchKnownSetting] == 1:
+		return examination.BatchesRefused
+	}
+	return examination.BatchesUnknown
 }
 
 // tellSettings tells another host how this one is set.

@@ -37,7 +37,8 @@ type fataler interface {
 // machine it keeps its state beyond its process, as if on a disk.
 type keeper struct {
 	list     []string
-	index    uint64 // of the last command
+	index    uint64 // of the last command,
+	places   uint32 // and how many commands it has of that entry
 	restored int
 	durable  bool
 	wrong    func(w io.Writer) error           // what WriteTo does in place of writing, if it is not nil
@@ -50,8 +51,11 @@ type keeper struct {
 func (k *keeper) Apply(batch []statemachine.Command) error {
 	for i := range batch {
 		c := &batch[i]
-		if c.Index <= k.index {
-			return fmt.Errorf("command %d comes after %d", c.Index, k.index)
+		switch {
+		case c.Index > k.index && c.Pos == 0:
+			k.places = 0
+		case c.Index != k.index || c.Pos != k.places:
+			return fmt.Errorf("command %d of entry %d comes after %d commands of entry %d", c.Pos, c.Index, k.places, k.index)
 		}
 		if k.fails != nil {
 			if err := k.fails(c); err != nil {
@@ -59,6 +63,7 @@ func (k *keeper) Apply(batch []statemachine.Command) error {
 			}
 		}
 		k.index = c.Index
+		k.places++
 		k.list = append(k.list, fmt.Sprintf("%d %s at %v", c.Index, c.Data, c.Time))
 		c.Result = fmt.Appendf(nil, "the result of %s, number %d", c.Data, len(k.list))
 		if c.Caller != nil {
@@ -97,7 +102,7 @@ func (k *keeper) Restore(_ context.Context, r io.Reader) error {
 	if _, err := fmt.Sscan(first, &index); err != nil {
 		return err
 	}
-	k.index, k.list = index, nil
+	k.index, k.places, k.list = index, 1<<20, nil // a snapshot has whole entries
 	if rest != "" {
 		k.list = strings.Split(rest, "\n")
 	}
@@ -130,6 +135,7 @@ func (v *keeperView) Close() error {
 type keeperHost struct {
 	*testHost
 	keeper *keeper
+	shares bool // commands of a turn are one entry
 	config GroupConfig
 	events []event.Event
 }
@@ -145,7 +151,8 @@ func (h *keeperHost) options() statemachine.CommandOptions {
 // start starts the host with an empty machine, or a durable one as it is.
 func (h *keeperHost) start() error {
 	h.manual, h.out = &manualEnv{now: h.now()}, &recordingTransport{}
-	c := Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "nowhere"}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20}
+	// Most scripts name entries: each has one command.
+	c := Config{ID: 1, Dir: "data", Members: map[uint64]string{1: "nowhere"}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20, SingleEntries: !h.shares}
 	process, err := Open(context.Background(), c, WithEnv(h.manual.env()), WithFS(h.disk.Mount()), WithTransport(h.out), WithLogger(quiet), WithEvents(func(e event.Event) { h.events = append(h.events, e) }))
 	if err != nil {
 		return err
@@ -175,7 +182,14 @@ func (h *keeperHost) now() time.Duration {
 }
 
 func openKeeper(t fataler, c GroupConfig, durable bool) *keeperHost {
-	h := &keeperHost{testHost: &testHost{disk: crashfs.New()}, config: c}
+	return openKeeperWith(t, &keeperHost{config: c}, durable)
+}
+
+// openSharing opens a host whose commands share entries.
+func openSharing(t fataler) *keeperHost { return openKeeperWith(t, &keeperHost{shares: true}, false) }
+
+func openKeeperWith(t fataler, h *keeperHost, durable bool) *keeperHost {
+	h.testHost = &testHost{disk: crashfs.New()}
 	if durable {
 		h.keeper = &keeper{durable: true}
 	}

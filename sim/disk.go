@@ -66,7 +66,7 @@ func (h *machine) onOperation(op crashfs.Op) error {
 		h.rotten = h.rotten || op.Kind == crashfs.OpRead
 		return syscall.EIO
 	}
-	if t := &h.trouble; t.full && (op.Kind == crashfs.OpPreallocate || t.fullWrites && op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, ".wal")) {
+	if t := &h.trouble; t.full && (op.Kind == crashfs.OpPreallocate || t.fullWrites && op.Kind == crashfs.OpWrite && (strings.HasSuffix(op.Name, ".wal") || strings.HasSuffix(op.Name, ".spare"))) {
 		return syscall.ENOSPC
 	}
 	return h.spoils(op)

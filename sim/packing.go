@@ -13,10 +13,10 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Entries with several commands (host.Config.BatchEntries). In a quarter of the runs all hosts write them.
-// In a sixth some hosts do from their second life on, which comes soon, or never: an upgrade in any order.
-// Clients then hand in more commands in one moment, from a random source of this file. Other runs are what
-// they are without it.
+// Entries with several commands, unless a host has host.Config.SingleEntries. In a quarter of the runs all
+// hosts write them. In a sixth some hosts do from their second life on, which comes soon, or never: an
+// upgrade in any order. Clients then hand in more commands in one moment, from a random source of this file.
+// Other runs are what they are without it.
 //
 // The checks know commands by their positions. Besides, an entry with several commands is in no log of a
 // member that has never said that it reads them: packing.mayHold.
@@ -52,7 +52,7 @@ func (w *world) drawPacking() {
 }
 
 // configure sets up the next life of a host.
-func (p *packing) configure(c *host.Config, h *machine) { c.BatchEntries = p.hasSaid(h) }
+func (p *packing) configure(c *host.Config, h *machine) { c.SingleEntries = !p.hasSaid(h) }
 
 // hasSaid reports whether a host, in this life or in an earlier one, has said that it reads such entries.
 func (p *packing) hasSaid(h *machine) bool {

@@ -40,6 +40,8 @@ func (w *world) isTrue(r *replica, c diagnosis.Cause) bool {
 		return r.life.sawError || r.life.sawMoved
 	case diagnosis.CodeSettingsDiffer:
 		return r.life.host.timeout != w.hosts[c.Member-1].timeout
+	case diagnosis.CodeSingleEntries:
+		return !w.packing.hasSaid(w.hosts[c.Member-1])
 	case diagnosis.CodePlacementRests:
 		return w.placing.mayRest(r, c.Member)
 	}

@@ -67,7 +67,7 @@ type Options struct {
 	// Together makes clients hand in several commands at once, and gather their outcomes, as those of
 	// reads (SubmitMany, SubmitRead).
 	Together bool
-	// BatchEntries gives all hosts host.Config.BatchEntries. Without it the seed draws which have it.
+	// BatchEntries gives no host host.Config.SingleEntries. Without it the seed draws which have it.
 	BatchEntries bool
 
 	groups  int  // so many; 0: the seed draws

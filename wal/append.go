@@ -36,7 +36,10 @@ func (l *Log) append(writes []Write) error {
 	if err != nil || bytes == 0 {
 		return err
 	}
-	before := l.remember()
+	before, err := l.begin(bytes)
+	if err != nil {
+		return err
+	}
 	l.tail.growBuffer(int(bytes) + record.HeaderBytes + record.LinkBytes)
 	for i := range writes {
 		if err := l.encode(&writes[i], &l.batch.plans[i]); err != nil {
@@ -99,15 +102,15 @@ func (l *Log) writeOut(before undo, bytes int64) error {
 	return l.giveUp(before, bytes, &tailError{wrote, err})
 }
 
-// giveUp ends an append that failed with err. If the disk is full, nothing of the append is left and it may
-// be tried again. Any other error is final. mu is held.
+// giveUp ends an append that failed with err. If the disk is full, it may be tried again. Then nothing of it
+// is left, or it is removed before the next one is written. Any other error is final. mu is held.
 func (l *Log) giveUp(before undo, bytes int64, err error) error {
 	var t *tailError
 	if !errors.As(err, &t) {
 		return err
 	}
 	if isFull(err) && l.takeBack(before, t.wrote) == nil {
-		return l.full("write of the log's tail", bytes, t.err)
+		return &DiskFullError{Op: "write of the log's tail", Dir: l.opts.Dir, Bytes: bytes, Left: len(l.tail.residues) > 0, Err: t.err}
 	}
 	return l.fail("write", l.tail.seg, l.tail.bufAt, t.err)
 }

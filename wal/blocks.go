@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -104,7 +103,7 @@ func (l *Log) tryFlush() (wrote int, err error) {
 
 // writeBlocks writes the whole buffer, and the zeros of rule R10 after it.
 func (l *Log) writeBlocks() (wrote int, err error) {
-	s, padded := l.tail.seg, l.tail.padded(0)
+	s, padded := l.tail.seg, l.tail.padded()
 	direct := s.block() > 1
 	s.claim(l.tail.bufAt + int64(len(padded)))
 	wrote, err = s.writeAt(padded, l.tail.bufAt)
@@ -121,31 +120,3 @@ func (l *Log) writeBlocks() (wrote int, err error) {
 	}
 	return wrote, err
 }
-
-// wipe restores the tail after a failed write of spoilt bytes: to what the buffer holds, with zeros after
-// it, durably. It writes only the blocks that hold something else. On a thin volume without space the write
-// failed before it reached the others, and zeros would fail there too; a block that holds something has its
-// space.
-func (l *Log) wipe(spoilt int) error {
-	want, got, wiped := l.tail.padded(spoilt), make([]byte, wipePieceBytes), false
-	for off := 0; off < len(want); {
-		n := min(len(got), len(want)-off)
-		if err := l.tail.seg.readAt(got[:n], l.tail.bufAt+int64(off)); err != nil {
-			return err
-		}
-		if !bytes.Equal(got[:n], want[off:off+n]) {
-			wiped = true
-			if _, err := l.tail.seg.writeAt(want[off:off+n], l.tail.bufAt+int64(off)); err != nil {
-				return err
-			}
-		}
-		off += n
-	}
-	if !wiped {
-		return nil
-	}
-	return l.syncSegment(l.tail.seg)
-}
-
-// wipePieceBytes is a block, the unit in which a filesystem allocates space.
-const wipePieceBytes = vfs.BlockBytes

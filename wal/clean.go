@@ -184,7 +184,10 @@ func (l *Log) appendRecords(sizes func() []int64, encode func() error, publish f
 			return err
 		}
 	}
-	before := l.remember()
+	before, err := l.begin(bytes)
+	if err != nil {
+		return err
+	}
 	if err := encode(); err != nil {
 		return l.giveUp(before, bytes, err)
 	}

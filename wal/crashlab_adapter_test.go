@@ -155,6 +155,12 @@ func isLabStop(err error) bool { return errors.Is(err, wal.ErrDiskFailed) }
 // isLabFull reports whether err says that an append found no space and changed nothing.
 func isLabFull(err error) bool { return errors.Is(err, wal.ErrDiskFull) }
 
+// isLabLeft reports whether err says that a part of the refused append may still be on the disk.
+func isLabLeft(err error) bool {
+	var full *wal.DiskFullError
+	return errors.As(err, &full) && full.Left
+}
+
 // isLabReport reports whether err is a typed refusal to continue with a damaged directory.
 func isLabReport(err error) bool {
 	var corrupt *wal.CorruptError

@@ -3,6 +3,7 @@ package wal_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -23,6 +24,8 @@ type labHistory struct {
 	told    map[uint64]labGroup  // the state that counts; other members may know its votes
 	indexes map[uint64]uint64    // Group.DurableIndex, as last shown
 	ever    map[uint64]struct{}  // fingerprints of all states
+	left    []uint64             // fingerprints of states that a refused append may leave until the next one
+	leftAt  uint64               // the number of the state without it
 }
 
 // labMoment is a state and its number, the highest one if the log was in that state more than once.
@@ -93,6 +96,28 @@ func (h *labHistory) save() labHistory {
 	c := *h
 	c.moments, c.indexes = maps.Clone(h.moments), maps.Clone(h.indexes)
 	return c
+}
+
+// leaves notes that the states of a refused append are among those that a crash may leave.
+func (h *labHistory) leaves(tried *labHistory) {
+	h.left = slices.Clone(h.left)
+	for sum, m := range tried.moments {
+		if _, ok := h.moments[sum]; !ok {
+			h.moments[sum] = labMoment{h.at, m.state}
+			h.left = append(h.left, sum)
+		}
+	}
+	h.leftAt = h.at
+}
+
+// nothingLeft notes that an append was written, and what a refused one had left is gone.
+func (h *labHistory) nothingLeft() {
+	for _, sum := range h.left {
+		if h.moments[sum].n <= h.leftAt {
+			delete(h.moments, sum)
+		}
+	}
+	h.left = nil
 }
 
 // keeps notes that state s with number n is durable, and so are all states before it.

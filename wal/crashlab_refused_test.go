@@ -26,8 +26,11 @@ func (l *crashLab) drawsRefusal() bool {
 // refuseRoll is that part.
 func (l *crashLab) refuseRoll(log *wal.Log) error {
 	chance, refused := mix(l.seed, uint64(l.op)), false
+	holds := chance>>40%3 == 0 // the disk refuses all writes, also of zeros over what it has refused
 	l.refuses = func(op crashfs.Op) error {
 		switch {
+		case refused && holds && op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, labSegments[1:]):
+			return syscall.ENOSPC
 		case refused || op.Kind != crashfs.OpWrite || !strings.HasSuffix(op.Name, labSegments[1:]):
 			return nil
 		case op.Direct:

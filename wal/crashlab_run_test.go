@@ -243,12 +243,21 @@ func (l *crashLab) append(log *wal.Log, writes []labWrite) error {
 	saved := l.history.save()
 	l.history.write(writes)
 	err := appendLab(log, writes)
+	if err == nil {
+		l.history.nothingLeft()
+	}
 	switch {
 	case err == nil && l.config.mode == labSyncMode:
 		l.history.keeps(l.history.at, l.history.now)
 	case isLabFull(err):
-		// A refused append must not come back. A crash during the append could leave it.
-		l.history, err = saved, nil
+		// A refused append must not come back, unless the disk refused its removal, too. A crash during the
+		// append could leave it.
+		tried := l.history
+		if l.history = saved; isLabLeft(err) {
+			l.history.leaves(&tried)
+			l.lossy = true
+		}
+		err = nil
 		l.stats.full++
 	case l.full(err):
 		l.stats.full++

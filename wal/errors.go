@@ -72,10 +72,14 @@ func (e *FailedError) Unwrap() []error { return []error{ErrDiskFailed, e.Err} }
 // DiskFullError means that there was no space for an append, or that a new file for it found no descriptor
 // or no memory. The append has changed nothing and may be tried again when there is what it needs. Appends
 // without entries have a reserve of their own on the disk.
+//
+// Left means that the disk refused the zeros over what was written of the append, too. The next append tries
+// again first. A crash before that may bring back the append, or the first of its writes.
 type DiskFullError struct {
 	Op    string
 	Dir   string
 	Bytes int64 // that were wanted
+	Left  bool
 	Err   error
 }
 

@@ -83,7 +83,11 @@ func (l *Log) writeIdleWatermark() {
 		l.idle.timer.Set(idleDelay)
 		return
 	}
-	nothingElse, before := l.pending() == 0, l.remember()
+	nothingElse := l.pending() == 0
+	before, err := l.begin(record.HeaderBytes)
+	if err != nil {
+		return // as below
+	}
 	l.putRecord(record.Header{Kind: record.KindWatermark, Index: l.generation}, nil)
 	if l.writeOut(before, record.HeaderBytes) != nil {
 		return // the disk is full, or the log has failed and the next Append or Sync says so

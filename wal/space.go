@@ -212,10 +212,17 @@ type undo struct {
 	idling   idling
 }
 
-// remember returns the state to which an append may be taken back. mu is held.
-func (l *Log) remember() undo {
+// begin begins an append of this many bytes: it removes what a refused one has left, and returns the state to
+// which this one may be taken back. mu is held.
+func (l *Log) begin(bytes int64) (undo, error) {
+	switch err := l.wipe(); {
+	case isFull(err):
+		return undo{}, l.full("removal of what a refused append has left", bytes, err)
+	case err != nil:
+		return undo{}, l.fail("wipe", l.tail.seg, l.tail.bufAt, err)
+	}
 	l.coolSealed()
-	return undo{tail: l.tail.seg, end: l.tail.seg.end, chain: l.tail.seg.chain, sealed: l.tail.sealed, durable: l.flusher.durable, older: l.flusher.older, buffered: len(l.tail.buf), idling: l.tail.idling}
+	return undo{tail: l.tail.seg, end: l.tail.seg.end, chain: l.tail.seg.chain, sealed: l.tail.sealed, durable: l.flusher.durable, older: l.flusher.older, buffered: len(l.tail.buf), idling: l.tail.idling}, nil
 }
 
 // errSealed means that a part of an append is in a segment that is sealed and synced.
@@ -224,7 +231,7 @@ var errSealed = errors.New("wal: the append filled two segments")
 // takeBack forgets what was encoded since u. If a part of it may be written, zeros go over all of it and
 // are made durable: a power cut must not bring back what was refused, and no later sync would have a reason
 // to. Zeros over the first record are not enough: the same record may be appended again, and the rest would
-// follow it. mu is held.
+// follow it. If the disk refuses the zeros, too, they are due before the next append (wipe.go). mu is held.
 func (l *Log) takeBack(u undo, wrote int) error {
 	if l.tail.seg != u.tail {
 		return l.unroll(u, wrote)
@@ -234,12 +241,21 @@ func (l *Log) takeBack(u undo, wrote int) error {
 	if wrote == 0 {
 		return nil
 	}
-	return l.wipe(wrote)
+	l.leave(wrote)
+	return l.tryWipe()
 }
 
-// unroll is takeBack for an append that rolled over, whose first part is in the sealed segment. It
-// makes the next segment empty first, and ready again. mu was held all the time, so no other goroutine has
-// seen the roll. mu is held.
+// tryWipe is wipe where a full disk is no error.
+func (l *Log) tryWipe() error {
+	if err := l.wipe(); !isFull(err) {
+		return err
+	}
+	return nil
+}
+
+// unroll is takeBack for an append that rolled over, whose first part is in the sealed segment. The next
+// segment is ready again. It is wiped first: without its end a write counts for nothing. mu was held all the
+// time, so no other goroutine has seen the roll. mu is held.
 func (l *Log) unroll(u undo, wrote int) error {
 	if l.tail.sealed.Segment != u.tail.id || u.older != nil {
 		return errSealed
@@ -248,9 +264,7 @@ func (l *Log) unroll(u undo, wrote int) error {
 	next.end, next.chain = record.SegmentHeaderBytes, next.head.CRC
 	l.tail.buf = l.tail.buf[:record.SegmentHeaderBytes-l.tail.bufAt] // what startBuffer put there
 	if wrote > 0 {
-		if err := l.wipe(wrote); err != nil {
-			return err
-		}
+		l.leave(wrote)
 	}
 	l.table.dropSegment(next.id)
 	l.supply.mu.Lock()
@@ -263,5 +277,6 @@ func (l *Log) unroll(u undo, wrote int) error {
 	if err := l.startBuffer(l.tail.seg); err != nil {
 		return err
 	}
-	return l.wipe(int(reached - l.tail.bufAt))
+	l.leave(int(reached - l.tail.bufAt))
+	return l.tryWipe()
 }

@@ -322,6 +322,9 @@ func (l *Log) seal() error {
 		return err
 	}
 	if !l.watermarkDirty() {
+		if err := l.wipe(); err != nil && !isFull(err) {
+			return l.fail("wipe", l.tail.seg, l.tail.bufAt, err)
+		}
 		return nil
 	}
 	if err := l.writeWatermark(); errors.Is(err, ErrDiskFull) {
@@ -337,7 +340,10 @@ func (l *Log) writeWatermark() error {
 	if l.tail.seg.end+record.HeaderBytes > l.tail.seg.size || l.tail.seg.end == record.SegmentHeaderBytes {
 		return nil
 	}
-	before := l.remember()
+	before, err := l.begin(record.HeaderBytes)
+	if err != nil {
+		return err
+	}
 	l.putRecord(record.Header{Kind: record.KindWatermark, Index: l.generation}, nil)
 	return l.writeOut(before, record.HeaderBytes)
 }

@@ -12,6 +12,7 @@ type tail struct {
 	sealed       record.End // how the segment before it ended
 	sealedSynced *segment   // the segment before it, if that was durable when it was sealed and is not cold yet
 	idling       idling
+	residues     []residue // of the last refused append, which must go before another one
 
 	buf      []byte // records and, before them, what the segment's last block holds already
 	bufAt    int64  // offset of buf in the segment
@@ -36,13 +37,19 @@ func (t *tail) growBuffer(n int) {
 	t.buf = wider[:copy(wider[:cap(wider)], t.buf)]
 }
 
-// padded returns the buffer with zeros after it: those of rule R10, or up to least bytes if that is more.
-func (t *tail) padded(least int) []byte {
-	block := t.seg.block()
-	n := (max(int64(len(t.buf))+record.HeaderBytes, int64(least)) + block - 1) &^ (block - 1)
-	padded := t.buf[:min(n, t.seg.size-t.bufAt)]
+// padded returns the buffer with the zeros of rule R10 after it.
+func (t *tail) padded() []byte {
+	padded := t.buf[:t.paddedBytes(0)]
 	clear(padded[len(t.buf):])
 	return padded
+}
+
+// paddedBytes returns the length of the buffer with the zeros of rule R10, or least if that is more. It is
+// whole blocks.
+func (t *tail) paddedBytes(least int) int64 {
+	block := t.seg.block()
+	n := (max(int64(len(t.buf))+record.HeaderBytes, int64(least)) + block - 1) &^ (block - 1)
+	return min(n, t.seg.size-t.bufAt)
 }
 
 // keepLastBlock empties the buffer except for the block in which the next append continues.

@@ -58,6 +58,9 @@ const (
 	CodePlacementRests Code = "placement rests"
 	// CodeSettingsDiffer: a member has another HeartbeatInterval or ElectionTimeout than this one.
 	CodeSettingsDiffer Code = "settings differ"
+	// CodeSingleEntries: this host leads, and writes an entry for each command, because a member has not said
+	// that it reads entries with several.
+	CodeSingleEntries Code = "single entries"
 	// CodeNotCompared: this host leads, and a member with the same CommandOptions.Version sums up results in
 	// another form, or states on one side only. So differences between the two may not be noticed.
 	CodeNotCompared Code = "not compared"
@@ -77,7 +80,7 @@ func Codes() []Code {
 		CodeWithoutAuthority, CodeDiskFull, CodeDiskStalled, CodeMachineHalted, CodeApplyStuck, CodeObjectLacking,
 		CodeNoQuorum, CodeNoLeader, CodeMemberUnreachable, CodeMemberSilent, CodeSlowMember,
 		CodeNotSent, CodeDiverged, CodeSnapshotFails, CodeSnapshotHangs, CodeSnapshotStuck, CodeSnapshotRefused,
-		CodePlacementRests, CodeSettingsDiffer, CodeNotCompared, CodePaused, CodeDiskSlow, CodeOverloaded,
+		CodePlacementRests, CodeSettingsDiffer, CodeSingleEntries, CodeNotCompared, CodePaused, CodeDiskSlow, CodeOverloaded,
 	}
 }
 
@@ -85,7 +88,7 @@ func Codes() []Code {
 // take the member out of service for it.
 func (c Code) IsWarning() bool {
 	switch c {
-	case CodePaused, CodePlacementRests, CodeSettingsDiffer, CodeNotCompared, CodeDiskSlow, CodeSnapshotStuck:
+	case CodePaused, CodePlacementRests, CodeSettingsDiffer, CodeSingleEntries, CodeNotCompared, CodeDiskSlow, CodeSnapshotStuck:
 		return true
 	}
 	return false

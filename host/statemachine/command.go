@@ -36,8 +36,8 @@ type Command struct {
 	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes back,
 	// and is the same on every member.
 	Time time.Duration
-	// Data is the command. The machine may keep it, unless it is a Borrower, and must not change it. It can be
-	// empty.
+	// Data is the command. The machine may keep it, unless it is a Borrower, and must not change it. Commands
+	// with one Index share an array, so keeping one of them keeps them all in memory. Data can be empty.
 	Data []byte
 	// Objects are the sets that the command names: they are held by a quorum, and this host has them.
 	Objects []object.ID
@@ -51,7 +51,7 @@ type Command struct {
 	// so the machine must not use it. 0 if there is no Caller.
 	Handed time.Duration
 	// Result is set by the machine if CommandOptions.KeepResults: the result as bytes, nil for none. It
-	// belongs to the group from then on.
+	// belongs to the group from then on. The group copies a result that is a part of Data.
 	Result []byte
 	// ResultSum is set by the machine if CommandOptions.ResultForm is set and KeepResults is not: a number
 	// that depends on the result, and is equal for equal results.

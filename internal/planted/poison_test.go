@@ -116,10 +116,15 @@ var poisonBugs = []bug{
 		`outcome.Receipt{Index: index, Pos: pos, Term: term}`, `outcome.Receipt{Index: index, Pos: pos + 1, Term: term}`}}},
 	{name: "end_of_a_batch_not_applied", what: "the last command of a batch is answered, and no machine gets it", in: "sim", found: "TestBatchEntries", args: "-packings 1", says: "has applied the log through index", edits: []edit{{"host/internal/apply/queue.go",
 		`		for pos := uint32(0); b.Len() > 0; pos++ {`, `		for pos := uint32(0); b.Len() > int(min(pos, 1)); pos++ {`}}},
+	{name: "results_keep_commands", what: "a session keeps a result that is a part of its command, and with it the whole entry in memory", in: "host/internal/apply", found: "TestKeptResultsKeepNoCommands", edits: []edit{{"host/internal/apply/commands.go",
+		`	return bytes.Clone(result)
+`, `	_ = bytes.Clone(result)
+	return result
+`}}},
 	{name: "withdrawal_not_noted", what: "a client is told that its command is withdrawn, and no turn learns of it", in: "sim", found: "TestBatchEntries", args: "-packings 2", says: "after its client was told that it never would be", edits: []edit{{"host/internal/proposals/waiter.go",
 		`return w.phase.CompareAndSwap(waiterQueued, waiterWithdrawn) }`, `return w.phase.Load() == waiterQueued }`}}},
 	{name: "forwards_to_old_members", what: "a leader joins forwarded commands although a member has not said that it reads batches", in: "host", found: "TestForwardedCommandsShareEntries", edits: []edit{{"host/offer.go",
-		`if commands > 1 && g.packs() {`, `if commands > 1 && g.host.config.BatchEntries {`}}},
+		`if commands > 1 && g.packs() {`, `if commands > 1 && !g.host.config.SingleEntries {`}}},
 	{name: "objects_in_a_batch", what: "a command that names objects shares its entry, and all members refuse it", in: "host", found: "TestForwardedCommandsShareEntries", also: []judge{{in: "sim", test: "TestBatchEntries", args: "-packings 10"}}, edits: []edit{{"host/callroute.go",
 		`		s.Alone = isAboutObjects`, `		_ = isAboutObjects`}}},
 	{name: "joined_without_the_last", what: "of forwarded commands that share an entry the last is lost", in: "host", found: "TestForwardedCommandsShareEntries", edits: []edit{{"host/internal/proposals/pack.go",

@@ -16,8 +16,10 @@ var verdictBugs = []bug{
 		return slices`, `	if v := g.view(); false && v != nil {
 		return slices`}}},
 	{name: "settings_untold", what: "hosts do not tell each other their timeouts when they meet", in: "host", found: "TestSettingsThatDiffer", edits: []edit{{"host/handshakes.go",
-		`		h.tellSettings(from)
-`, ``}}},
+		`		h.tellAddresses(from, h.others())
+		h.tellSettings(from)
+`, `		h.tellAddresses(from, h.others())
+`}}},
 	{name: "joint_is_one_majority", what: "Explain takes most of all voters for a quorum of a joint configuration", in: "host/internal/examination", found: "TestExplainCountsVoters", also: []judge{{in: "host/internal/examination", test: "TestWaitingNamesTheHalfWithoutQuorum"}}, edits: []edit{{"host/internal/examination/quorum.go",
 		`if r := f.Roster; r != nil {
 		return r.Spare`, `if r := f.Roster; false && r != nil {

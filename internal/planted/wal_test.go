@@ -255,15 +255,16 @@ var walBugs = []bug{
 
 	// A full disk.
 	{name: "keep_refused", what: "what was written of a refused append stays on disk", found: "TestRefusedDirectWriteLeavesNothing", edits: []edit{{"wal/space.go",
-		`	return l.wipe(wrote)`, `	return nil`}}},
-	{name: "wipe_not_synced", what: "zeros over a refused append are not durable", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
-		`	return l.syncSegment(l.tail.seg)
-}
-
-// wipePieceBytes`, `	return nil
-}
-
-// wipePieceBytes`}}},
+		`	l.leave(wrote)
+	return l.tryWipe()`, `	return nil`}}},
+	{name: "full_disk_stops_a_wipe", what: "a log that wanted to remove a refused append stops for good, as the disk has no space for zeros", found: "TestRefusedWipeIsTriedAgain", edits: []edit{{"wal/space.go",
+		`	if err := l.wipe(); !isFull(err) {`, `	if err := l.wipe(); true {`}}},
+	{name: "append_over_what_is_left", what: "an append does not remove first what a refused one has left", found: "TestRefusedWipeIsTriedAgain", edits: []edit{{"wal/space.go",
+		`switch err := l.wipe(); {`, `switch err := error(nil); {`}}},
+	{name: "residue_is_damage", what: "after a kill a log takes for damage what a full disk kept it from removing", found: "TestPowerCutBeforeTheWipe", edits: []edit{{"wal/wipe.go",
+		`			_ = l.distrustBoot() // if`, `			// if`}}},
+	{name: "wipe_not_synced", what: "zeros over a refused append are not durable", found: labTest, rare: true, edits: []edit{{"wal/wipe.go",
+		`		if r.begun {`, `		if false {`}}},
 	{name: "direct_writes_believed", what: "a direct write that failed is believed to have written nothing", found: "TestRefusedDirectWriteLeavesNothing", edits: []edit{{"wal/blocks.go",
 		`		return len(p), err`, `		return n, err`}}},
 	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: "TestDiskFullIsRecoverable", edits: []edit{{"wal/space.go",
@@ -318,11 +319,10 @@ var walBugs = []bug{
 	if err := l.writeOut(before, bytes); err != nil {`}}},
 	{name: "unroll_leaves_the_next", what: "a refused append that rolled leaves records in the next segment", found: "TestRefusedRollLeavesNothing", rare: true, edits: []edit{{"wal/space.go",
 		`	if wrote > 0 {
-		if err := l.wipe`, `	if false {
-		if err := l.wipe`}}},
+		l.leave`, `	if false {
+		l.leave`}}},
 	{name: "unroll_leaves_the_sealed", what: "a refused append that rolled leaves records in the segment before", found: "TestRefusedRollLeavesNothing", rare: true, edits: []edit{{"wal/space.go",
-		`	return l.wipe(int(reached - l.tail.bufAt))`, `	_ = reached
-	return nil`}}},
+		`	l.leave(int(reached - l.tail.bufAt))`, `	_ = reached`}}},
 	{name: "growth_not_synced", what: "a segment gets a large record before its new length is durable", found: "TestGrownSegmentInACrash", rare: true, edits: []edit{{"wal/space.go",
 		`	if err := l.syncSegment(s); err != nil { // so`, `	if err := error(nil); err != nil { // so`}}},
 

@@ -49,7 +49,7 @@ func TestUpgradeToBatches(t *testing.T) {
 				}
 				l.waitForMore(t, 50, "with two hosts")
 				p.binary = now
-				p.start(t, append(slices.Clone(p.args), "-batch-entries"))
+				p.start(t, p.args)
 				c.waitLevel(t, p, c.without(p))
 				l.waitForMore(t, 100, fmt.Sprintf("by %d hosts of this version", i+1))
 			}

@@ -57,7 +57,7 @@ func Parse(name string, args, environment []string) (o Options, err error) {
 	f.Var(f.Lookup("client-addresses").Value, "http", "the earlier name of client-addresses: where this host listens for clients, and where the others do")
 	f.StringVar(&o.listen, "client-listen", "", "`address` to listen on for clients, if it is not the one in client-addresses")
 	f.BoolVar(&o.public, "public", false, "let other machines reach client-addresses: no client is asked for a password, so every machine that reaches them can read and write")
-	f.BoolVar(&c.BatchEntries, "batch-entries", false, "let commands share an entry of the log, which begins when all hosts have it; then no host of an earlier version can follow")
+	f.BoolVar(&c.SingleEntries, "single-entries", false, "make each command an entry of the log, so that hosts of a version without batches can follow")
 	f.BoolVar(&o.redirect, "redirect", false, "send clients to the leader with their changes; without it, this host forwards them")
 	f.DurationVar(&o.timeout, "timeout", 5*time.Second, "the longest `time` from a request to its answer")
 	if err := o.Settings.Parse(args, environment); err != nil {

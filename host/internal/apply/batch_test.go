@@ -141,6 +141,46 @@ func (a *answers) RefuseCall(at raftpb.Position, _ uint64, m session.Mark, why e
 	a.RefuseApplied(at, 0, m, why)
 }
 
+// echo is a machine whose results are parts of its commands, and which keeps where each command was.
+type echo struct{ data [][]byte }
+
+func (m *echo) Apply(batch []statemachine.Command) error {
+	for i := range batch {
+		c := &batch[i]
+		m.data = append(m.data, c.Data)
+		c.Result = c.Data[1:2]
+	}
+	return nil
+}
+
+// The sessions keep no command in memory: a result that is a part of one would keep all commands of its
+// entry, and is counted by its own length.
+func TestKeptResultsKeepNoCommands(t *testing.T) {
+	m := &echo{}
+	c := &Commands{Machine: m, Options: statemachine.CommandOptions{KeepResults: true, Sessions: session.Options{MaxResultBytes: 1 << 20}}}
+	s := newScript(c)
+	if err := c.Open(s.queue, Opening{Now: func() time.Duration { return 0 }, Callers: &answers{}, Compared: func(divergence.Machine) {}, Checkpoint: func(divergence.Checkpoint) {}}); err != nil {
+		t.Fatal(err)
+	}
+	id := session.ID{Client: [16]byte{1}}
+	var commands []string
+	for i, text := range []string{"abc", "def", "ghi"} {
+		h := session.Header{Mark: session.Mark{ID: id, Number: uint64(i + 1), Low: 1}, HasMark: true}
+		commands = append(commands, string(h.Put(append(make([]byte, session.Room), text...))))
+	}
+	s.commitBatches(batchOf(commands...))
+	s.run()
+	for i, want := range []string{"b", "e", "h"} {
+		r, ok := c.Table().Lookup(id, uint64(i+1))
+		if !ok || string(r.Result) != want {
+			t.Fatalf("the result of number %d is %q, %v", i+1, r.Result, ok)
+		}
+		if m.data[i][1] ^= 1; string(r.Result) != want {
+			t.Errorf("the result of number %d is a part of its command", i+1)
+		}
+	}
+}
+
 // batchTwin is a member that gets the same commands.
 type batchTwin struct {
 	script      *script

@@ -1,11 +1,13 @@
 package apply
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/internal/divergence"
@@ -347,10 +349,20 @@ func (s *Commands) keepResults() {
 		c := &s.batch[i]
 		s.sums.Result(c.Result)
 		if c.Number > 0 {
-			s.table.Keep(c.Result)
+			s.table.Keep(apart(c.Result, c.Data))
 		}
 	}
 	s.unkept = s.unkept[:0]
+}
+
+// apart returns the result, or a copy if it is a part of the command. The table counts the bytes of results
+// only, and a part of a command keeps the whole entry in memory, with up to 65,535 other commands.
+func apart(result, command []byte) []byte {
+	first, whole := uintptr(unsafe.Pointer(unsafe.SliceData(result))), uintptr(unsafe.Pointer(unsafe.SliceData(command)))
+	if len(result) == 0 || first < whole || first >= whole+uintptr(len(command)) {
+		return result
+	}
+	return bytes.Clone(result)
 }
 
 // resultForm names the form in which members compare results; "": they do not.

@@ -145,6 +145,10 @@ var causeTests = []struct {
 	{diagnosis.CodeSettingsDiffer, 3, follower, func(f *Facts) {
 		f.peer(3).Settings = []Setting{{"Config.HeartbeatInterval", 1, 1}, {"Config.ElectionTimeout", time.Second, time.Minute}}
 	}, "Config.ElectionTimeout is 1s on host 3 and 1m0s on host 2", "give all members the same Config.ElectionTimeout, and"},
+	{diagnosis.CodeSingleEntries, 3, leader, func(f *Facts) { f.Config.Batches = true; f.peer(2).Batches = BatchesRead }, "host 3 has not said that it reads entries with several commands, so host 1, which leads, writes an entry for each", "give host 3 the program"},
+	{diagnosis.CodeSingleEntries, 3, leader, func(f *Facts) {
+		f.Config.Batches, f.peer(2).Batches, f.peer(3).Batches = true, BatchesRead, BatchesRefused
+	}, "host 3 has Config.SingleEntries, so host 1", "take Config.SingleEntries from host 3"},
 	{diagnosis.CodePaused, 0, leader, func(f *Facts) { f.Pauses = Pauses{N: 1, Missed: election / 2, Longest: election / 2} }, "did not run for 10ms in all, in 1 pauses", "look for what stops the process"},
 	{diagnosis.CodeOverloaded, 0, leader, func(f *Facts) { f.Load.Commands = Repeats{Latest: now, N: 5} }, "5 commands were refused with ErrOverloaded, the latest 0s ago", "propose less at a time"},
 	{diagnosis.CodeOverloaded, 0, follower, func(f *Facts) { f.Load.Messages = Repeats{Since: now - 2*election - 1, Latest: now, N: 5} }, "5 messages of other members were dropped", "slower than its leader"},

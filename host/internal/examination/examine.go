@@ -32,6 +32,7 @@ var symptoms = []func(*examination){
 	(*examination).findRefusedSnapshot,
 	(*examination).findPlacement,
 	(*examination).findSettings,
+	(*examination).findSingleEntries,
 	(*examination).findUncompared,
 	(*examination).findPauses,
 	(*examination).findSlowDisk,

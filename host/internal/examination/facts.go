@@ -78,6 +78,7 @@ type Config struct {
 	ElectionTimeout, StallTimeout time.Duration
 	MemoryBytes, QueueBytes       int64 // QueueBytes is the bound on the queue to one host
 	LogDir                        string
+	Batches                       bool // commands share entries, where the members read such entries
 }
 
 // Stop is the end of a group.
@@ -114,8 +115,18 @@ type Peer struct {
 	Directory   string // the incarnation of the directory with which it comes
 	Settings    []Setting
 	SettingsAt  int64
+	Batches     Batches
 	Unsent      Repeats // calls of Send to it that the transport has refused, in whole or in part
 }
+
+// Batches is what a host has said of entries with several commands, in its present life.
+type Batches int
+
+const (
+	BatchesUnknown Batches = iota // nothing
+	BatchesRefused                // it reads them, and has Config.SingleEntries
+	BatchesRead
+)
 
 // Refusal is a connection that one of two hosts refuses because of an identity.
 type Refusal struct {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/host/diagnosis"
+	"github.com/millrace/millrace/host/event"
 	"github.com/millrace/millrace/host/internal/identity"
 )
 
@@ -78,5 +79,26 @@ func (e *examination) findSettings() {
 				fmt.Sprintf("give all members the same %s, and restart those that have another one", strings.Join(names, " and ")),
 				"%s: a member with a short timeout does not wait for a leader with a long one, so leaders may change again and again", strings.Join(differ, ", "))
 		}
+	}
+}
+
+// findSingleEntries finds members that keep this leader from putting several commands into an entry. One of
+// an earlier version refuses entries with several commands that are in the log already.
+func (e *examination) findSingleEntries() {
+	if !e.Config.Batches || e.Status.Role != event.RoleLeader {
+		return
+	}
+	for _, id := range e.Members {
+		p := e.peer(id)
+		if silent, ever := e.silence(id, 0); id == e.Host || p.Batches == BatchesRead || !ever || silent > e.Bounds.Unheard() || e.Now-p.HeardSince <= e.Bounds.Wait() {
+			continue
+		}
+		if p.Batches == BatchesRefused {
+			e.found(diagnosis.CodeSingleEntries, id, p.SettingsAt, fmt.Sprintf("take Config.SingleEntries from host %d, and restart it", id),
+				"host %d has Config.SingleEntries, so host %d, which leads, writes an entry for each command", id, e.Host)
+			continue
+		}
+		e.found(diagnosis.CodeSingleEntries, id, p.HeardSince, fmt.Sprintf("give host %d the program that the others have", id),
+			"host %d has not said that it reads entries with several commands, so host %d, which leads, writes an entry for each; a program of an earlier version refuses entries with several that are in the log, says so in its own log, and stays behind", id, e.Host)
 	}
 }

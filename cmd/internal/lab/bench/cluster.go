@@ -159,7 +159,7 @@ func (machineAdapter) BorrowsData() bool { return true }
 // Apply implements host.StateMachine.
 func (a machineAdapter) Apply(entries []statemachine.Entry) error {
 	for i := range entries {
-		a.m.Apply(entries[i].Index, entries[i].Data)
+		a.m.ApplyAt(entries[i].Index, entries[i].Pos, entries[i].Data)
 	}
 	return nil
 }

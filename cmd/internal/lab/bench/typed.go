@@ -36,7 +36,7 @@ type typedMachine struct{ m *load.Machine }
 
 func (t typedMachine) Apply(batch []millrace.Command[[]byte], results []uint64) error {
 	for i := range batch {
-		t.m.Apply(batch[i].Index, batch[i].Value)
+		t.m.ApplyAt(batch[i].Index, batch[i].Pos, batch[i].Value)
 		results[i] = batch[i].Index
 	}
 	return nil

@@ -60,9 +60,9 @@ func parseBeginning(data []byte) (r Run, ok bool) {
 }
 
 // begin empties the machine for a run. The caller holds mu.
-func (m *Machine) begin(index uint64, r Run) {
+func (m *Machine) begin(index uint64, pos uint32, r Run) {
 	m.broken = nil
-	m.advance(index)
+	m.advance(index, pos)
 	m.run, m.clients, m.span = r, nil, 0
 	m.state = MachineState{Applied: index, Hash: mix(mix(r[0]) ^ r[1])}
 }

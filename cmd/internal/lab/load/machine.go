@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"sync"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
@@ -22,6 +23,7 @@ type Machine struct {
 
 	mu      sync.Mutex
 	state   MachineState
+	pos     uint32      // of the last command in its entry
 	run     Run         // of the last beginning
 	clients []sequences // index: the client's slot in Share
 	span    uint64      // sum over the clients of their last sequence + 1: what the bitmaps may need
@@ -63,18 +65,21 @@ const (
 	maxUnapplied = 1 << 26
 )
 
-// Apply applies the entry at index. Empty data (a new leader's first entry) moves Applied and nothing else.
-// Each index must be greater than the last. The data is not kept.
-func (m *Machine) Apply(index uint64, data []byte) {
+// Apply is ApplyAt for an entry of one command.
+func (m *Machine) Apply(index uint64, data []byte) { m.ApplyAt(index, 0, data) }
+
+// ApplyAt applies the command at a place of the entry at index. Empty data (a new leader's first entry) moves
+// Applied and nothing else. Each position must be greater than the last. The data is not kept.
+func (m *Machine) ApplyAt(index uint64, pos uint32, data []byte) {
 	if len(data) == 0 {
 		m.mu.Lock()
-		m.advance(index)
+		m.advance(index, pos)
 		m.mu.Unlock()
 		return
 	}
 	if run, ok := parseBeginning(data); ok {
 		m.mu.Lock()
-		m.begin(index, run)
+		m.begin(index, pos, run)
 		m.mu.Unlock()
 		return
 	}
@@ -86,9 +91,9 @@ func (m *Machine) Apply(index uint64, data []byte) {
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.advance(index)
+	m.advance(index, pos)
 	m.state.Entries++
-	h := mix(m.state.Hash ^ index)
+	h := mix(m.state.Hash ^ index ^ uint64(pos)<<48)
 	h = mix(h ^ (uint64(id.Client)<<32 | uint64(sum)))
 	m.state.Hash = mix(h ^ id.Seq)
 	if !ok {
@@ -126,11 +131,11 @@ func (m *Machine) extend(s *sequences, seq uint64) bool {
 	return true
 }
 
-func (m *Machine) advance(index uint64) {
-	if index <= m.state.Applied {
-		m.breakf("entry %d was applied after entry %d", index, m.state.Applied)
+func (m *Machine) advance(index uint64, pos uint32) {
+	if index < m.state.Applied || index == m.state.Applied && pos <= m.pos {
+		m.breakf("entry %d, command %d, was applied after entry %d, command %d", index, pos, m.state.Applied, m.pos)
 	}
-	m.state.Applied = index
+	m.state.Applied, m.pos = index, pos
 }
 
 // breakf keeps the first violation: later ones usually follow from it.
@@ -191,6 +196,7 @@ func (m *Machine) AppendTo(dst []byte) []byte {
 func (m *Machine) Restore(form []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.pos = math.MaxUint32 // a snapshot has whole entries
 	short := false
 	next := func() (n uint64) {
 		if len(form) < 8 {

@@ -57,7 +57,16 @@ func TestMachineChecksEachWrite(t *testing.T) {
 		{"index goes back", func(l *Ledger, m *Machine) {
 			m.Apply(2, write(l, 0, true))
 			m.Apply(2, write(l, 0, true))
-		}, "entry 2 was applied after entry 2"},
+		}, "entry 2, command 0, was applied after entry 2, command 0"},
+		{"place goes back", func(l *Ledger, m *Machine) {
+			m.ApplyAt(2, 0, write(l, 0, true))
+			m.ApplyAt(2, 2, write(l, 0, true))
+			m.ApplyAt(2, 1, write(l, 0, true))
+		}, "entry 2, command 1, was applied after entry 2, command 2"},
+		{"several in one entry", func(l *Ledger, m *Machine) {
+			m.ApplyAt(2, 0, write(l, 0, true))
+			m.ApplyAt(2, 1, write(l, 0, true))
+		}, ""},
 		{"payload damaged", func(l *Ledger, m *Machine) {
 			v := write(l, 0, false)
 			v[60] ^= 1

@@ -128,7 +128,7 @@ func b2Trials(cases []b2Case) (trials []int) {
 
 func measureB2(ctx context.Context, s *run, cases []b2Case) error {
 	setup := three()
-	setup.Faults, setup.NetworkDelay = true, b2Delay
+	setup.Faults, setup.NetworkDelay, setup.SingleEntries = true, b2Delay, true // a log differs by entries
 	setup.Heartbeat, setup.Election = 50*time.Millisecond, 300*time.Millisecond
 	trials := b2Trials(cases)
 	return together(s, len(cases), len(trials), func() ([][]trial, error) {

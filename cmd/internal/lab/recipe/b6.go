@@ -213,15 +213,15 @@ func endHosts(ctx context.Context, s *experiment.Session, c *rig.Cluster, of b6C
 
 // cutPower cuts the power of hosts while values are written.
 func cutPower(ctx context.Context, s *experiment.Session, c *rig.Cluster, which []int, f map[string]float64) error {
-	leader := c.Member(c.Leader(0)).Group(0)
-	goal := leader.Status().Committed + b6Unsynced/4
+	leader := c.Member(c.Leader(0)).Machine(0)
+	goal := leader.State().Entries + b6Unsynced/4 // commands: many may share an entry of the log
 	for _, m := range c.Members() {
 		m.SlowDisk(b6Fsync)
 	}
 	writing, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = c.Fill(writing, b6Unsynced, b6Value) }) // what was acknowledged is in the ledger; the others may be lost
-	err := poll(ctx, func() bool { return leader.Status().Committed >= goal })
+	err := poll(ctx, func() bool { return leader.State().Entries >= goal })
 	if err == nil { // at any moment between two syncs: with a commit one has just ended
 		err = lab.Sleep(ctx, time.Duration(rand.New(rand.NewPCG(s.Seed, goal)).Int64N(int64(2*b6Fsync))))
 	}

@@ -42,7 +42,7 @@ func (m *groupsMachine) Apply(entries []statemachine.Entry) error {
 	for i := range entries {
 		e := &entries[i]
 		if m.window != nil {
-			m.window.Apply(e.Index, e.Data)
+			m.window.ApplyAt(e.Index, e.Pos, e.Data)
 		}
 		if len(e.Data) < load.MinValueBytes {
 			continue // the first entry of a leader

@@ -80,7 +80,7 @@ func (m *memoryMachine) Apply(batch []millrace.Command[stateCommand], results []
 			if c.window < m.window {
 				return fmt.Errorf("a command of window %d came after one of window %d", c.window, m.window)
 			}
-			m.check.Apply(batch[i].Index, c.value)
+			m.check.ApplyAt(batch[i].Index, batch[i].Pos, c.value)
 			copy(m.state.writable(m.pageOf(load.IDOf(c.value)))[:], c.value)
 		case fillCommand:
 			for u := c.first; u < c.first+c.n; u++ {

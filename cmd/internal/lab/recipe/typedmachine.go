@@ -34,7 +34,7 @@ func (m bytesMachine) Apply(entries []statemachine.Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range entries {
-		m.window.Apply(entries[i].Index, entries[i].Data)
+		m.window.ApplyAt(entries[i].Index, entries[i].Pos, entries[i].Data)
 	}
 	m.count += uint64(len(entries))
 	return nil
@@ -48,7 +48,7 @@ func (m typedMachine) Apply(batch []millrace.Command[[]byte], results []uint64) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range batch {
-		m.window.Apply(batch[i].Index, batch[i].Value)
+		m.window.ApplyAt(batch[i].Index, batch[i].Pos, batch[i].Value)
 		results[i] = m.count
 		m.count++
 	}

@@ -46,8 +46,8 @@ func (c *Cluster) Fill(ctx context.Context, n, valueBytes int) error {
 }
 
 // Strand makes a leading member append n values that no other member gets, because nothing that it sends
-// arrives. What is then in its log must be replaced later. It needs Hold before. It returns when they are
-// in the member's log.
+// arrives. What is then in its log must be replaced later. It needs Hold and Setup.SingleEntries before. It
+// returns when they are in the member's log.
 func (c *Cluster) Strand(ctx context.Context, i, n, valueBytes int) error {
 	group := c.members[i].Group(0)
 	client, page := c.ledger.Open()

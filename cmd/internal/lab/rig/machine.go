@@ -43,7 +43,7 @@ func (m *machine) Apply(entries []statemachine.Entry) error {
 		}
 	}
 	for i := range entries {
-		m.Machine.Apply(entries[i].Index, entries[i].Data)
+		m.Machine.ApplyAt(entries[i].Index, entries[i].Pos, entries[i].Data)
 	}
 	m.entries.Store(m.State().Entries)
 	return nil

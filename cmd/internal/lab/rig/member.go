@@ -112,6 +112,7 @@ func (m *Member) Open(ctx context.Context) error {
 	config := host.Config{
 		ID: m.ID, Cluster: cmp.Or(s.Cluster, clusterID), Dir: c.dir(i), Members: peers, Durability: s.Durability,
 		HeartbeatInterval: s.Heartbeat, ElectionTimeout: s.Election, SnapshotBytesPerSecond: s.SnapshotsPerSec,
+		SingleEntries: s.SingleEntries,
 	}
 	var founders []uint64
 	for id := range uint64(s.Founders) {

@@ -56,6 +56,8 @@ type Setup struct {
 	// PowerCuts gives each host a disk in memory that can lose power (Member.CutPower, package crashfs), and
 	// ignores both delays and DiskBandwidth.
 	PowerCuts bool
+	// SingleEntries is Config.SingleEntries of the hosts, for experiments that count entries.
+	SingleEntries bool
 
 	Leases           bool
 	Sessions         bool          // commands may have a place in a session (Call); without snapshots

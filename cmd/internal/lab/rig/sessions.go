@@ -18,7 +18,7 @@ type commands struct{ *machine }
 func (c commands) Apply(batch []statemachine.Command) error {
 	n := uint64(0)
 	for i := range batch {
-		c.Machine.Apply(batch[i].Index, batch[i].Data)
+		c.Machine.ApplyAt(batch[i].Index, batch[i].Pos, batch[i].Data)
 		if len(batch[i].Data) > 0 {
 			n++
 		}
