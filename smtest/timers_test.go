@@ -2,6 +2,7 @@ package smtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -68,5 +69,25 @@ func TestTimersOfMachines(t *testing.T) {
 		if fmt.Sprint(err) == "<nil>" && c.want != "" || err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("deaf %v, careful %v: %v, want %q", c.deaf, c.careful, err, c.want)
 		}
+	}
+}
+
+// refusing is a machine that refuses a command by an error, as machines of other libraries do.
+type refusing struct{ eggs }
+
+func (r *refusing) Apply(batch []millrace.Command[string], results []string) error {
+	if batch[0].Value == "b" {
+		return errors.New("insufficient funds")
+	}
+	return nil
+}
+
+// TestRefusalsAreNoErrors: a refusal that is an error of Apply is found, and told with the right way.
+func TestRefusalsAreNoErrors(t *testing.T) {
+	err := check(t, func() millrace.Machine[string, string] {
+		return millrace.InMemory(&refusing{}, millrace.JSON[string]())
+	}, []string{"a", "b", "c"})
+	if err == nil || !strings.Contains(err.Error(), "belongs into the result of its command: insufficient funds") || !strings.Contains(err.Error(), "halts the machine") {
+		t.Error(err)
 	}
 }
