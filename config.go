@@ -120,6 +120,10 @@ type Config struct {
 	MemoryBytes int64
 	// MaxCommandBytes bounds one encoded command. Default 8 MiB, or what MemoryBytes allows if that is less.
 	MaxCommandBytes int
+	// PublicationBytes bounds the publications that this node keeps for subscribers (Node.Subscribe), in memory
+	// and in each snapshot, with 48 bytes for each. Default 16 MiB, at most 1 GiB. The oldest are forgotten.
+	// They do not count against MemoryBytes.
+	PublicationBytes int64
 }
 
 // theGroup is the id of the group of a node that has a host of its own.
@@ -157,6 +161,9 @@ func (c Config) validate(tcp bool) error {
 		if _, ok := c.Members[id]; !ok {
 			return fmt.Errorf("millrace: Config.ClientAddrs has an entry for %d, which Config.Members does not have; it has %v", id, c.ids())
 		}
+	}
+	if c.PublicationBytes < 0 || c.PublicationBytes > host.MaxPublicationBytes {
+		return fmt.Errorf("millrace: Config.PublicationBytes is %d, want 1 to %d, or 0 for the default", c.PublicationBytes, host.MaxPublicationBytes)
 	}
 	if c.MaxCommandBytes < 0 {
 		return fmt.Errorf("millrace: Config.MaxCommandBytes is %d, want at least 1, or 0 for the default", c.MaxCommandBytes)
@@ -310,7 +317,7 @@ func (c Config) options() (o []host.Option) {
 
 // group returns the configuration of the node's group.
 func (c Config) group() GroupConfig {
-	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, Joins: c.Joins, Leases: c.Leases, Placement: c.Placement, Snapshots: c.Snapshots}
+	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, PublicationBytes: c.PublicationBytes, Joins: c.Joins, Leases: c.Leases, Placement: c.Placement, Snapshots: c.Snapshots}
 }
 
 // Option gives a node a world of a test: another network, filesystem, log or clock. What a program sets is in

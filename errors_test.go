@@ -38,6 +38,7 @@ func TestEveryError(t *testing.T) {
 	var notLeader *millrace.NotLeaderError
 	var overloaded *millrace.OverloadedError
 	var haltedError *millrace.HaltedError
+	var forgottenError *millrace.ForgottenError
 	var notFounded *millrace.NotFoundedError
 	var alreadyApplied *millrace.AlreadyAppliedError
 	producers := map[string]struct {
@@ -66,6 +67,8 @@ func TestEveryError(t *testing.T) {
 		"ErrMachineHalted":    {millrace.ErrMachineHalted, &haltedError, false, halted},
 		"HaltedError":         {millrace.ErrMachineHalted, &haltedError, false, halted},
 		"ErrSkipped":          {millrace.ErrSkipped, nil, false, skipped},
+		"ErrForgotten":        {millrace.ErrForgotten, &forgottenError, false, forgotten},
+		"ForgottenError":      {millrace.ErrForgotten, &forgottenError, false, forgotten},
 		"ErrNotFounded":       {millrace.ErrNotFounded, &notFounded, false, neverFounded},
 		"NotFoundedError":     {millrace.ErrNotFounded, &notFounded, false, neverFounded},
 		"ErrNoQuorum":         {millrace.ErrNoQuorum, nil, false, withoutQuorum},
@@ -558,4 +561,21 @@ func diverged(t *testing.T, _ *trio[[]byte, uint64]) error {
 		}
 	}
 	return c.nodes[2].Err()
+}
+
+// forgotten subscribes behind what a node keeps no more.
+func forgotten(t *testing.T, _ *trio[[]byte, uint64]) error {
+	c := alone(t)
+	c.PublicationBytes = 1
+	n := open(t, c, announcers(1))
+	lead(t, n)
+	for range 2 {
+		if _, err := n.Propose(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range n.Subscribe(t.Context(), millrace.Bookmark{}) {
+		return err
+	}
+	return nil
 }

@@ -309,3 +309,98 @@ func ExampleNode_Events() {
 		}
 	}
 }
+
+// relay is a state machine that publishes what it is told.
+type relay struct{ lines int }
+
+func (r *relay) Apply(batch []millrace.Command[string], results []int) error {
+	for i := range batch {
+		r.lines++
+		results[i] = r.lines
+		batch[i].Publish([]byte(batch[i].Value))
+	}
+	return nil
+}
+
+func (r *relay) Snapshot() (millrace.Snapshot, error) {
+	b, err := json.Marshal(r.lines)
+	return millrace.BytesSnapshot(b), err
+}
+
+func (r *relay) Restore(_ context.Context, from io.Reader) error {
+	b, err := io.ReadAll(from)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, &r.lines)
+}
+
+// follow prints what comes, until ctx ends. It returns where it has come to.
+func follow(ctx context.Context, node *millrace.Node[string, int], seen millrace.Bookmark) (millrace.Bookmark, error) {
+	for p, err := range node.Subscribe(ctx, seen) {
+		if err != nil {
+			return seen, err // of ctx, or ErrStopped, or a ForgottenError
+		}
+		fmt.Println(p.At, string(p.Data))
+		seen = p.At
+	}
+	return seen, nil
+}
+
+// begin shows the state, and returns where to subscribe.
+func begin(ctx context.Context, node *millrace.Node[string, int], show func() error) (millrace.Bookmark, error) {
+	var at millrace.ReadAt
+	err := node.View(ctx, millrace.Linearizable, func(granted millrace.ReadAt) error {
+		at = granted
+		return show()
+	})
+	if err != nil {
+		return millrace.Bookmark{}, err
+	}
+	return millrace.BookmarkAfter(at.Index), nil
+}
+
+// Subscribe yields what the state machine publishes, on any node, behind a bookmark.
+func ExampleNode_Subscribe() {
+	dir, err := os.MkdirTemp("", "millrace")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	ctx, cancel := context.WithCancel(context.Background())
+	config := millrace.Config{ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler)}
+	node, err := millrace.Open(ctx, config, millrace.InMemory(&relay{}, millrace.JSON[string]()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	seen, err := begin(ctx, node, func() error { return nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, line := range []string{"hello", "world"} {
+		if _, err := node.Propose(ctx, line); err != nil {
+			log.Fatal(err)
+		}
+	}
+	n := 0
+	for p, err := range node.Subscribe(ctx, seen) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(string(p.Data))
+		if n++; n == 2 {
+			break
+		}
+	}
+	cancel()
+	if _, err := follow(ctx, node, node.LastPublication()); errors.Is(err, context.Canceled) {
+		fmt.Println("ended")
+	}
+	if err := node.Close(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// hello
+	// world
+	// ended
+}

@@ -132,9 +132,36 @@ type Command[C any] struct {
 	Number  uint64
 	// Objects are the objects that the command names (WithObjects). They are on this host's disk.
 	Objects []ObjectID
+	// Awaited says that the result is of use: a caller of this node waits for it, or Machine.Results keeps it.
+	// A machine may leave out what is large and only for the caller where it is false: the values of a range,
+	// or the previous one. Without Results it is false on the other members, and everywhere when the log is
+	// applied again. So it must change nothing but the result, and of that only fields with the tag
+	// `millrace:"awaited"`, which members do not compare. With Results it is always true. The node of the
+	// caller builds the answer, also for a command that it has forwarded.
+	Awaited bool
 	// Value is the command.
 	Value C
+
+	published *[][]byte // nil: nothing hears of it
 }
+
+// Publish tells subscribers of something that this command does, on every member (Node.Subscribe). It is for
+// Apply only. They get it when Apply has returned. It belongs to the deterministic part of the machine: the
+// same commands publish the same bytes, on every member and again after a restart. data is copied.
+func (c *Command[C]) Publish(data []byte) {
+	if c.published != nil {
+		*c.published = append(*c.published, append(make([]byte, 0, len(data)), data...))
+	}
+}
+
+// CommandWith returns a command that is like c with another value, and publishes where c does. It is for a
+// state machine around another one.
+func CommandWith[C, D any](c *Command[C], value D) Command[D] {
+	return Command[D]{Index: c.Index, Term: c.Term, Pos: c.Pos, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Awaited: c.Awaited, Value: value, published: c.published}
+}
+
+// Recorded makes a command publish into a list, for kits that test machines.
+func (c *Command[C]) Recorded(published *[][]byte) { c.published = published }
 
 // Machine is a state machine with everything that Open must know about it. InMemory and Durable make one; its
 // methods return a changed copy. The zero Machine is refused.
@@ -245,6 +272,20 @@ func (m Machine[C, R]) Sum() (digest uint64, ok bool) {
 	return m.digest(), true
 }
 
+// SumResult returns the number by which members compare a result, for kits that test the machine, and whether
+// they do. Two results with the same number may differ in what only a caller sees (Command.Awaited).
+func (m Machine[C, R]) SumResult(result R) (sum uint64, ok bool) {
+	p := m.resultPlan()
+	if p == nil {
+		return 0, false
+	}
+	return (&summer{plan: p}).sum(reflect.ValueOf(&result).Elem(), true), true
+}
+
+// KeepsResults reports whether the machine has Results, for kits that test it. Command.Awaited is always true
+// then.
+func (m Machine[C, R]) KeepsResults() bool { return m.keeps }
+
 // validate says why a Machine cannot be used, or returns nil.
 func (m Machine[C, R]) validate() error {
 	if m.sm == nil {
@@ -347,7 +388,7 @@ func (a *adapter[C, R]) Apply(commands []statemachine.Command) error {
 			a.deliver(commands[:len(a.batch)], false)
 			return &outcome.CommandError{Index: c.Index, Pos: c.Pos, Err: fmt.Errorf("millrace: the codec cannot decode command %v, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Position(), len(c.Data), err)}
 		}
-		a.batch = append(a.batch, Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Value: value})
+		a.batch = append(a.batch, Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Objects: c.Objects, Awaited: c.Awaited, Value: value, published: &c.Published})
 	}
 	err := a.applyBatch(commands)
 	applied = err == nil

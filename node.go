@@ -29,6 +29,7 @@ type (
 	//	Leases bool
 	//	Placement host.Placement
 	//	Snapshots host.SnapshotPolicy
+	//	PublicationBytes int64
 	//	MaxAppendBytes int
 	//	MaxCommandBytes int
 	//	func Validate(c host.Config) error
@@ -122,6 +123,7 @@ type (
 	//	Queues host.QueueMetrics
 	//	Snapshots host.SnapshotMetrics
 	//	Objects host.ObjectMetrics
+	//	Published host.PublicationMetrics
 	GroupMetrics = host.GroupMetrics
 	// Event is something that happened to a host: package host lists them.
 	Event = event.Event

@@ -22,6 +22,8 @@ import (
 //	interfaces, as error           whether it is nil
 //	pointers, maps, functions,     nothing
 //	channels, uintptr
+//	fields tagged                  nothing: the machine sets them where the result is awaited
+//	`millrace:"awaited"`
 //	slices with methods            nothing: two values may mean the same, as 4 and 16 bytes of a net.IP
 //
 // What a pointer, a map or a slice refers to may be a part of the machine's state. A later command of the
@@ -120,7 +122,7 @@ func planStruct(t reflect.Type, exported bool) *resultPlan {
 	var form strings.Builder
 	for i := range t.NumField() {
 		f := t.Field(i)
-		if f.Name == "_" || !f.IsExported() && hasMethods(t) {
+		if f.Name == "_" || !f.IsExported() && hasMethods(t) || f.Tag.Get("millrace") == "awaited" {
 			continue
 		}
 		if plan := planResult(f.Type, exported && f.IsExported()); plan != nil {

@@ -57,6 +57,10 @@ func TestResultSums(t *testing.T) {
 		next  *plain
 	}
 	type wide struct{ A, B int64 }
+	type answered struct {
+		A      int
+		Before []int `millrace:"awaited"`
+	}
 	text, line := strings.Repeat("x", 10_000), strings.Repeat("x", 1000)
 	const same, other = true, false
 	for _, r := range []sums{
@@ -88,6 +92,8 @@ func TestResultSums(t *testing.T) {
 		row("lengths of those", []wide{{1, 2}}, nil, other, other),
 		row("what is cached", withMethods{cached: 1}, withMethods{cached: 2}, same, same),
 		row("what is exported", withMethods{Value: 1}, withMethods{Value: 2}, other, other),
+		row("what is awaited", answered{A: 1, Before: []int{1}}, answered{A: 1}, same, same),
+		row("what is beside it", answered{A: 1}, answered{A: 2}, other, other),
 		row("a byte field", struct{ b []byte }{[]byte("a")}, struct{ b []byte }{[]byte("b")}, same, other),
 	} {
 		if r.form == "" {

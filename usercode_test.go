@@ -448,3 +448,45 @@ func TestTimersThatPanic(t *testing.T) {
 		t.Errorf("the timers were looked at %d times, %v", looks, err)
 	}
 }
+
+// A sink that panics is not called again. What it was to get is refused from then on, and the node goes on.
+func TestSinkThatPanics(t *testing.T) {
+	n := open(t, alone(t), millrace.InMemory(&counter{}, millrace.Binary[int64]()))
+	lead(t, n)
+	called := make(chan struct{})
+	sink := millrace.NewSink(2, func([]millrace.Completion[int64]) {
+		close(called)
+		panic("boom")
+	})
+	if taken, err := n.SubmitMany([]int64{1}, []uint64{1}, sink); taken != 1 || err != nil {
+		t.Fatal(taken, err)
+	}
+	<-called
+	if got, err := n.Propose(t.Context(), 1); got != 2 || err != nil {
+		t.Fatal(got, err)
+	}
+	if taken, err := n.SubmitMany([]int64{1}, []uint64{1}, sink); taken != 0 || err == nil || !strings.Contains(err.Error(), "it panicked: boom") {
+		t.Error(taken, err)
+	}
+	if err := n.SubmitRead(1, millrace.Local, sink); err == nil || !strings.Contains(err.Error(), "make another sink") {
+		t.Error(err)
+	}
+}
+
+// The body of a loop over Subscribe that panics ends its subscription, and nothing else.
+func TestSubscriberThatPanics(t *testing.T) {
+	n := open(t, alone(t), announcers(1))
+	lead(t, n)
+	if _, err := n.Propose(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		for range n.Subscribe(t.Context(), millrace.Bookmark{}) {
+			panic("boom")
+		}
+	}()
+	if got, err := n.Propose(t.Context(), 1); got != 2 || err != nil || n.Metrics().Published.Subscribers != 0 {
+		t.Error(got, err, n.Metrics().Published)
+	}
+}

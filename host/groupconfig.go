@@ -49,6 +49,12 @@ type GroupConfig struct {
 	// one. It may differ between members.
 	Snapshots SnapshotPolicy
 
+	// PublicationBytes bounds the publications that this host keeps for subscribers, in memory and in each
+	// snapshot, with 48 bytes for each. Default 16 MiB, at most 1 GiB. The oldest are forgotten. The latest
+	// batch is kept whatever its size. They do not count against Config.MemoryBytes. It may differ between
+	// members.
+	PublicationBytes int64
+
 	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB, or what Config.MemoryBytes
 	// allows if that is less. That is large enough for efficient disk writes, and small enough not to delay a
 	// heartbeat behind it (thesis §10.2.2).

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/host/internal/appendlane"
 	"github.com/millrace/millrace/host/internal/apply"
 	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/feed"
 	"github.com/millrace/millrace/host/internal/leadership"
 	"github.com/millrace/millrace/host/internal/outbox"
 	"github.com/millrace/millrace/host/internal/placement"
@@ -105,6 +106,8 @@ type hostReports struct {
 	admin     *admin.Server // the same
 	watch     examination.Watch
 	flight    *flightRecorder // nil: there is none
+
+	subscribers feed.Waker
 }
 
 // inbound is the host as its transport sees it: transport.Receiver. It is a type of its own so that a user's

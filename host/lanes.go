@@ -46,6 +46,9 @@ func (h *Host) startLanes() {
 			return h.env.env.Scheduler.Go(name+lane, env.Disk|env.StateMachine, w)
 		},
 	})
+	h.reports.subscribers.Open(func(w env.Worker) env.Task {
+		return h.env.env.Scheduler.Go(name+"subscribers", env.Compute, w)
+	})
 	h.reports.flight = h.newFlightRecorder()
 	h.bulk.transfers.init(h)
 }

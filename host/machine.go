@@ -58,7 +58,8 @@ func (g *Group) openMachine(machine statemachine.Machine) error {
 
 func (g *Group) opening(m *apply.Commands) apply.Opening {
 	return apply.Opening{
-		Dir: g.host.config.Dir, Volatile: g.config.Volatile, Now: g.now,
+		Feed: g.openFeed(),
+		Dir:  g.host.config.Dir, Volatile: g.config.Volatile, Now: g.now,
 		OpenObjects: func() error { return g.openObjects(m) },
 		Compared:    func(c divergence.Machine) { g.machine.divergence.Init(g.id, g.self, c, (*comparison)(g)) },
 		Checkpoint:  g.machine.divergence.Record,

@@ -119,6 +119,16 @@ type GroupMetrics struct {
 	Queues    QueueMetrics
 	Snapshots SnapshotMetrics
 	Objects   ObjectMetrics
+	Published PublicationMetrics
+}
+
+// PublicationMetrics are about what the machine publishes, and the subscribers on this host.
+type PublicationMetrics struct {
+	Published   uint64 // in this life of the host
+	Bytes       int64  // that are kept (GroupConfig.PublicationBytes)
+	Subscribers int    // now
+	Behind      uint64 // publications that the slowest subscriber has not taken
+	Forgotten   uint64 // times that a subscriber was told that what it lacks is not kept
 }
 
 // DivergenceMetrics are about what members compare (event.Diverged).
@@ -262,6 +272,9 @@ func (g *Group) Metrics() GroupMetrics {
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
 	m.Snapshots = g.snapshotMetrics()
 	m.Objects = ObjectMetrics(g.machine.objects.Metrics())
+	if f := g.machine.feed; f != nil {
+		m.Published = PublicationMetrics(f.Measure())
+	}
 	m.Queues.Writing, m.Queues.Applying = g.writes.append.Held(), g.machine.apply.Held()
 	return m
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/host/internal/bulk"
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/examination"
+	"github.com/millrace/millrace/host/internal/feed"
 	"github.com/millrace/millrace/host/internal/founding"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/leadership"
@@ -295,6 +296,7 @@ type groupMachine struct {
 	apply      *apply.Queue
 	divergence divergence.Comparison
 	objects    *objects.Keeper // nil: there are none
+	feed       *feed.Feed      // what it publishes; nil: it is no CommandMachine
 }
 
 // groupMembers says who counts in a group, how that began, and how it is to change.

@@ -23,6 +23,7 @@ func (h *Host) parts() []part {
 			parts = append(parts, part{doing(w), joined(w.Stop)})
 		}
 	}
+	parts = append(parts, part{fixed("the goroutine that wakes subscribers"), joined(h.reports.subscribers.Stop)})
 	parts = append(parts, h.reports.flight.parts()...)
 	parts = append(parts, part{fixed("the append lane, which writes and syncs the log"), joined(h.storage.lane.Task().Stop)})
 	for _, l := range h.storage.readers.All() {

@@ -105,6 +105,10 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 			return fail(err)
 		}
 	}
+	published, err := readPublications(p, r, block.Last)
+	if err != nil {
+		return fail(err)
+	}
 	restoreSection, err := g.snapshots.ReadSection(p, r)
 	if err != nil {
 		return fail(err)
@@ -121,7 +125,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 	}
 	if commands {
 		restoreSection()
-		m.Restored(table, block.Last, block.Sums)
+		m.Restored(table, block.Last, block.Sums, published)
 	}
 	g.machine.apply.Restored(raftpb.EntryID{Term: p.ID.Term, Index: p.ID.Index}, block.Skipped)
 	g.reads.queue.Applied(p.ID.Index)

@@ -79,6 +79,9 @@ func (g *snapshotGroup) CaptureState(index uint64) (c snapshots.Captured) {
 	if m, ok := q.Machine.(*apply.Commands); ok {
 		c.Block.HasSums = true
 		c.Sessions, c.Block.Sums, c.Block.Last = m.Capture()
+		if published := m.Feed.Capture(); published != nil {
+			c.Published = published.Form
+		}
 	}
 	return c
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host/flight"
 	"github.com/millrace/millrace/host/internal/bulk"
+	"github.com/millrace/millrace/host/internal/feed"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/internal/placement"
 	"github.com/millrace/millrace/host/internal/plans"
@@ -135,6 +136,7 @@ func (g GroupConfig) withDefaults(c Config) GroupConfig {
 	g.Members = slices.Clone(g.Members)
 	slices.Sort(g.Members)
 	g.MaxAppendBytes = cmp.Or(g.MaxAppendBytes, min(1<<20, c.largestAppend()))
+	g.PublicationBytes = cmp.Or(g.PublicationBytes, 16<<20)
 	g.MaxCommandBytes = cmp.Or(g.MaxCommandBytes, min(8<<20, c.largestCommand()))
 	return g
 }
@@ -154,6 +156,8 @@ func (g GroupConfig) validate(c Config) error {
 		return fmt.Errorf("millrace: Members of group %d is %v, which names a host twice", g.ID, g.Members)
 	case g.MaxAppendBytes < 1 || g.MaxAppendBytes > c.largestAppend():
 		return fmt.Errorf("millrace: MaxAppendBytes of group %d is %d, want 1 to %d; an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (%d) for messages", g.ID, g.MaxAppendBytes, c.largestAppend(), c.MemoryBytes)
+	case g.PublicationBytes < 1 || g.PublicationBytes > feed.MaxBytes:
+		return fmt.Errorf("millrace: PublicationBytes of group %d is %d, want 1 to %d", g.ID, g.PublicationBytes, feed.MaxBytes)
 	case g.MaxCommandBytes < 1 || g.MaxCommandBytes > most:
 		return fmt.Errorf("millrace: MaxCommandBytes of group %d is %d, want 1 to %d; a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (%d)", g.ID, g.MaxCommandBytes, most, c.MemoryBytes)
 	}

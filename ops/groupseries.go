@@ -7,7 +7,7 @@ import (
 )
 
 // groupSeries are the series of a group. docs/operate/watch.md explains them.
-var groupSeries = concat(memberSeries, proposalSeries, callSeries, readSeries, queueSeries, snapshotSeries, objectSeries)
+var groupSeries = concat(memberSeries, proposalSeries, callSeries, readSeries, queueSeries, snapshotSeries, objectSeries, publicationSeries)
 
 var memberSeries = []series[groupMetrics]{
 	state("group_leads", "Whether the group leads here.", func(g *groupMetrics) bool { return g.Leads }),
@@ -122,4 +122,12 @@ var objectSeries = []series[groupMetrics]{
 	gauge("group_object_uploads", "Uploads that are under way on this host.", func(g *groupMetrics) int { return g.Objects.Uploads }),
 	gauge("group_object_awaited_at", "The entry at which the state machine waits for a large object; 0: it does not.", func(g *groupMetrics) uint64 { return g.Objects.Waits }),
 	seconds(levels, "group_log_time_seconds", "Log time, as the table of large objects has it.", func(g *groupMetrics) time.Duration { return g.Objects.LogTime }),
+}
+
+var publicationSeries = []series[groupMetrics]{
+	counter("group_published_total", "Publications of the state machine.", func(g *groupMetrics) uint64 { return g.Published.Published }),
+	gauge("group_published_bytes", "Bytes of publications that are kept.", func(g *groupMetrics) int64 { return g.Published.Bytes }),
+	gauge("group_subscribers", "Subscribers on this host.", func(g *groupMetrics) int { return g.Published.Subscribers }),
+	gauge("group_subscriber_behind", "Publications that the slowest subscriber has not taken.", func(g *groupMetrics) uint64 { return g.Published.Behind }),
+	counter("group_subscribers_forgotten_total", "Times that a subscriber was told that what it lacks is not kept.", func(g *groupMetrics) uint64 { return g.Published.Forgotten }),
 }

@@ -293,8 +293,12 @@ func (m callMachine) Apply(batch []statemachine.Command) error {
 		}
 		r.recordCommand(c.Position(), c.Term, c.Time, string(c.Data))
 		c.ResultSum = r.sum
+		r.publish(c)
 		if err := r.useObjects(c); err != nil {
 			return err
+		}
+		if c.Awaited != (c.Caller != nil) {
+			r.life.w.breaks(property.ExactlyOnce, "%s applies entry %v, and Awaited is %v with caller %v", r.name, c.Position(), c.Awaited, c.Caller != nil)
 		}
 		if c.Caller == nil {
 			continue

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/host/diagnosis"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -29,6 +30,9 @@ type ghost struct {
 	rosters map[uint64]raftpb.ConfState // version → configuration: churn.go
 	version uint64                      // the latest
 	churns  bool                        // members change
+
+	published   []statemachine.Publication // by the first machine that has applied a command
+	publishedTo raftpb.Position            // its command
 
 	founded     bool   // as a host has reported
 	lastCommand string // must be acknowledged after the faults
@@ -132,6 +136,7 @@ func (w *world) checkReplica(r *replica) {
 	w.clients.poll(r)
 	r.countSuppressed(s)
 	w.reads.poll(r)
+	w.subscribers.poll(r)
 	r.observeStatus(s)
 	r.watch.status = s
 }

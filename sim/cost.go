@@ -71,6 +71,7 @@ func measureCost(seed uint64, groups, clients, rounds int, heartbeat time.Durati
 		w.config.LogCacheBytes, w.config.SegmentBytes = 1<<20, 1<<20
 		w.groupConfig, w.config.MemoryBytes = host.GroupConfig{}, 256<<20
 		w.net.slowest = 60 * time.Microsecond
+		w.packing = &packing{w: w} // as by default
 		if heartbeat > 0 {
 			w.config.HeartbeatInterval, w.config.ElectionTimeout = heartbeat, 5*heartbeat
 		}

@@ -22,7 +22,7 @@ import (
 // member that has never said that it reads them: packing.mayHold.
 type packing struct {
 	w   *world
-	rng *rand.Rand
+	rng *rand.Rand // nil: nothing more is drawn
 	// since is the first life of each host that has the setting; of nil all have it.
 	since map[uint64]int
 	disks *diskMachines // nil: the machines are in memory
@@ -88,7 +88,7 @@ func (p *packing) upgradeOne(h *machine) {
 
 // more draws how many commands come in the same moment as another one.
 func (p *packing) more() int {
-	if p == nil || p.w.nemesis.stopped || p.rng.IntN(2) == 0 {
+	if p == nil || p.rng == nil || p.w.nemesis.stopped || p.rng.IntN(2) == 0 {
 		return 0
 	}
 	return p.rng.IntN(maxTogether)

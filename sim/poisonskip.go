@@ -68,7 +68,7 @@ func isPoison(command string) bool { return strings.HasPrefix(command, poisonPre
 func (w *world) startPoison() {
 	rng := splitSeed(w.options.Seed, 24)
 	_, async := w.pipeline.(pipeline.Async)
-	if rng.IntN(3) > 0 && !w.options.poison || !async || w.options.small || w.user != nil || w.nemesis.calm || w.mode.Unsafe() || w.mode.Kind == wal.KindMemory {
+	if rng.IntN(3) > 0 && !w.options.poison || !async || w.options.small || w.user != nil || w.subscribers != nil || w.nemesis.calm || w.mode.Unsafe() || w.mode.Kind == wal.KindMemory {
 		return
 	}
 	p := &poisons{w: w, rng: rng, blind: map[uint64]bool{}, left: 2 + rng.IntN(5)}

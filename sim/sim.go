@@ -80,6 +80,9 @@ type Options struct {
 	still   bool // members do not change
 	rests   bool // the faults rest at times (rests.go)
 
+	publishes bool         // machines publish, for every seed
+	watched   func(*world) // is called at the end, if set
+
 	into *Report // if set, a scenario describes its run here
 }
 
@@ -130,6 +133,8 @@ type Violation struct {
 	scenario bool // the seed is that of a scenario, and not of Run
 	user     bool // it is one of RunMachine
 	rests    bool // it is one of Rests
+
+	publishes bool // it is one of Subscriptions
 }
 
 func (v *Violation) Error() string {
@@ -154,6 +159,9 @@ func (v *Violation) Error() string {
 	if v.rests {
 		replay = fmt.Sprintf("TestRests -count=1 -first=%d -rest-seeds=1", v.Seed)
 	}
+	if v.publishes {
+		replay = fmt.Sprintf("TestSubscriptions -count=1 -first=%d -subscriptions=1", v.Seed)
+	}
 	return fmt.Sprintf("seed %d, at %v: %s: %s\nreplay: go test ./sim -run %s%s -events%s", v.Seed, v.At, v.Property, v.What, replay, mode, left)
 }
 
@@ -165,6 +173,9 @@ func Run(o Options) (report Report, err error) {
 	w := newWorld(o)
 	defer func() {
 		report = w.report()
+		if o.watched != nil {
+			o.watched(w)
+		}
 		err = violation(recover())
 	}()
 	w.startHosts()
@@ -207,6 +218,7 @@ func (w *world) endWell() {
 	w.checkQuiet()
 	w.checkRecovery() // the last answer may have halted machines, and a plan that ended late may have added a member
 	w.checkStates()
+	w.checkSubscribers()
 	w.checkVerdicts()
 	w.checkAtEnd()
 	w.checkDisks()

@@ -280,7 +280,7 @@ func (m *watchedMachine[C, R]) Apply(batch []millrace.Command[numbered[C]], resu
 	for i := range batch {
 		c := &batch[i]
 		r.recordCommand(placeOf(c), c.Term, c.Time, c.Value.text)
-		m.batch = append(m.batch, millrace.Command[C]{Index: c.Index, Pos: c.Pos, Term: c.Term, Time: c.Time, Value: c.Value.value})
+		m.batch = append(m.batch, millrace.CommandWith(c, c.Value.value))
 	}
 	if err := m.user.Apply(m.batch, results); err != nil {
 		return err

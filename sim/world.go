@@ -67,6 +67,7 @@ type world struct {
 	poisons      *poisons         // poisonskip.go; nil: machines can apply all commands
 	restoring    *restoring       // restorecopy.go; nil: no directory is copied
 	packing      *packing         // packing.go; nil: each command is an entry
+	subscribers  *subscribers     // subscribers.go; nil: no machine publishes
 	placing      *placing         // placement.go; nil: no host has a zone, and no group a Placement
 	well         wellness         // wellness.go
 	violation    *Violation       // the first
@@ -154,6 +155,7 @@ func newWorld(o Options) *world {
 	w.drawPlacement()
 	w.mix()
 	w.drawPacking()
+	w.drawSubscribers()
 	w.drawFlights()
 	return w
 }
@@ -299,7 +301,7 @@ func (w *world) endBroken() {
 // breaks ends the run: a property is broken. See endBroken.
 func (w *world) breaks(of property.Name, format string, args ...any) {
 	if w.violation == nil { // a host turns one in Apply into an error, which is another violation
-		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, Faults: w.options.Faults, At: w.now, Property: of, What: fmt.Sprintf(format, args...), Choice: w.options.Choice, scenario: w.scenario, rests: w.options.rests}
+		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, Faults: w.options.Faults, At: w.now, Property: of, What: fmt.Sprintf(format, args...), Choice: w.options.Choice, scenario: w.scenario, rests: w.options.rests, publishes: w.options.publishes}
 	}
 	panic(w.violation)
 }

@@ -3,6 +3,7 @@ package smtest
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -35,6 +36,8 @@ func (k *kit[C, R]) checkDeterminism() error {
 		for _, s := range []setup{
 			{name: "one command at a time", batches: oneByOne},
 			{name: "in small batches", batches: drawn},
+			{name: "without a caller (Command.Awaited)", waits: noneWaits},
+			{name: "with a caller for some commands (Command.Awaited)", batches: drawn, waits: someWait},
 			{name: "on one processor", batches: drawn, procs: 1},
 			{name: "on many processors", procs: 16},
 			{name: "with the clock of the year 2000", bubble: true},
@@ -80,9 +83,21 @@ func (d *difference) Error() string {
 // compare returns a *difference, or nil.
 func (k *kit[C, R]) compare(a, b *trace[C, R]) error {
 	for i := range a.results {
+		if k.awaits(a.setup, i) != k.awaits(b.setup, i) {
+			first, compared := k.sum(a.results[i])
+			if again, _ := k.sum(b.results[i]); compared && first != again {
+				return &difference{fmt.Sprintf("%s gives %s where its result is awaited, and elsewhere %s, and members would compare what differs; leave out only fields tagged `millrace:\"awaited\"`", k.name(i), show(a.results[i]), show(b.results[i])), a.setup, b.setup}
+			}
+			continue
+		}
 		if !same(a.results[i], b.results[i]) {
 			index, _, _ := logPosition(i)
 			return &difference{fmt.Sprintf("%s at index %d gives %s, and in another machine, after the same commands, %s", k.name(i), index, show(a.results[i]), show(b.results[i])), a.setup, b.setup}
+		}
+	}
+	for i := range a.published {
+		if !reflect.DeepEqual(a.published[i], b.published[i]) {
+			return &difference{fmt.Sprintf("%s publishes %s, and in another machine %s", k.name(i), show(a.published[i]), show(b.published[i])), a.setup, b.setup}
 		}
 	}
 	if err := a.state.differs(b.state); err != nil {
@@ -112,6 +127,8 @@ func (k *kit[C, R]) explain(err error) error {
 	switch {
 	case agrees(setup{}) && d.a.bubble != d.b.bubble:
 		hint = "it differs with the clock: look for time.Now (Command.Time instead)"
+	case agrees(setup{}) && d.a.waits != d.b.waits:
+		hint = "it differs with Command.Awaited: that may change only what its caller gets"
 	case agrees(setup{}) && d.a.batches != d.b.batches:
 		hint = "equal batches give equal results: look for what depends on where a batch ends"
 	case agrees(setup{bubble: true}):

@@ -18,6 +18,7 @@ type setup struct {
 	name     string
 	batches  batching
 	original bool          // the commands are those that the test has given, without the codec
+	waits    waiting       // for which results a caller waits
 	procs    int           // GOMAXPROCS; 0: as it is
 	bubble   bool          // the clock begins in the year 2000
 	ahead    time.Duration // it has gone on for this long
@@ -36,11 +37,23 @@ const (
 	drawn // 1 to 7
 )
 
+// waiting says for which commands a caller of this member waits (Command.Awaited).
+type waiting int
+
+const (
+	allWait waiting = iota
+	noneWaits
+	someWait // every third
+)
+
+func (w waiting) awaits(i int) bool { return w == allWait || w == someWait && i%3 == 0 }
+
 // trace is what a machine has answered, and its state at the end.
 type trace[C, R any] struct {
-	setup   setup
-	results []R
-	state   state
+	setup     setup
+	results   []R
+	published [][][]byte // by command
+	state     state
 }
 
 // replay makes a new machine and applies all commands to it.
@@ -75,17 +88,23 @@ func inBubble(t *testing.T, f func()) (stuck any) {
 func (k *kit[C, R]) replayHere(s setup) (*trace[C, R], error) {
 	tr, m := &trace[C, R]{setup: s}, k.newMachine()
 	defer closeMachine(m)
-	results, err := k.apply(m, s, 0, len(k.encoded))
+	results, published, err := k.applyAll(m, s, 0, len(k.encoded))
 	if err != nil {
 		return nil, err
 	}
-	tr.results = results
+	tr.results, tr.published = results, published
 	tr.state, err = stateOf(m)
 	return tr, err
 }
 
 // apply applies the commands [lo, hi), and returns their results.
 func (k *kit[C, R]) apply(m millrace.Machine[C, R], s setup, lo, hi int) ([]R, error) {
+	results, _, err := k.applyAll(m, s, lo, hi)
+	return results, err
+}
+
+// applyAll is apply, and returns what the machine has published, too.
+func (k *kit[C, R]) applyAll(m millrace.Machine[C, R], s setup, lo, hi int) (results []R, published [][][]byte, err error) {
 	rng := rand.New(rand.NewPCG(1, uint64(s.batches)))
 	var applied []*batch[C, R]
 	for first := lo; first < hi; {
@@ -98,7 +117,7 @@ func (k *kit[C, R]) apply(m millrace.Machine[C, R], s setup, lo, hi int) ([]R, e
 		}
 		b, err := k.applyBatch(m.StateMachine(), first, n, s)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		applied = append(applied, b)
 		first += n
@@ -106,14 +125,14 @@ func (k *kit[C, R]) apply(m millrace.Machine[C, R], s setup, lo, hi int) ([]R, e
 			<-time.After(s.pauses) // in a bubble
 		}
 	}
-	var results []R
 	for _, b := range applied {
 		if err := k.checkOwned(b); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		results = append(results, b.results...)
+		published = append(published, b.published...)
 	}
-	return results, nil
+	return results, published, nil
 }
 
 // batch is one Apply, and what it was given.
@@ -122,6 +141,8 @@ type batch[C, R any] struct {
 	given   []R // the slice that Apply has filled, cleared since then, as the host does
 	results []R // what it had put there
 	shown   []string
+
+	published [][][]byte // by command
 }
 
 func (k *kit[C, R]) applyBatch(sm millrace.StateMachine[C, R], first, n int, s setup) (b *batch[C, R], err error) {
@@ -129,14 +150,17 @@ func (k *kit[C, R]) applyBatch(sm millrace.StateMachine[C, R], first, n int, s s
 	for i := range commands {
 		at := first + i
 		index, term, now := logPosition(at)
-		commands[i] = millrace.Command[C]{Index: index, Term: term, Time: now}
+		commands[i] = millrace.Command[C]{Index: index, Term: term, Time: now, Awaited: k.awaits(s, at)}
 		if s.original {
 			commands[i].Value = k.commands[at]
 		} else if commands[i].Value, err = k.decode(at); err != nil {
 			return nil, err
 		}
 	}
-	b = &batch[C, R]{first: first, given: make([]R, n)}
+	b = &batch[C, R]{first: first, given: make([]R, n), published: make([][][]byte, n)}
+	for i := range commands {
+		commands[i].Recorded(&b.published[i])
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("Apply panics with commands %d to %d of %d: %v\n%s", first+1, first+n, len(k.encoded), p, debug.Stack())

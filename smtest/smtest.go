@@ -72,7 +72,13 @@ type kit[C, R any] struct {
 	codec      millrace.Codec[C]
 	commands   []C      // as the test has given them; used once, because the machine may keep and change them
 	encoded    [][]byte // by the codec
+	keeps      bool     // results are kept, so each is awaited
+	// sum returns what members compare of a result, if they do.
+	sum func(R) (uint64, bool)
 }
+
+// awaits reports whether a command's result is awaited.
+func (k *kit[C, R]) awaits(s setup, i int) bool { return k.keeps || s.waits.awaits(i) }
 
 func newKit[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], commands []C) (*kit[C, R], error) {
 	if len(commands) == 0 {
@@ -83,7 +89,7 @@ func newKit[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], co
 		return nil, errors.New("smtest: newMachine returns a Machine without a state machine or without a codec; make it with millrace.InMemory or millrace.Durable")
 	}
 	defer closeMachine(m)
-	k := &kit[C, R]{t: t, newMachine: newMachine, codec: m.Codec(), commands: commands}
+	k := &kit[C, R]{t: t, newMachine: newMachine, codec: m.Codec(), commands: commands, keeps: m.KeepsResults(), sum: m.SumResult}
 	for i, c := range commands {
 		b, err := k.codec.Append(nil, c)
 		if err != nil {

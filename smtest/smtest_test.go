@@ -254,6 +254,34 @@ func TestFaultyMachines(t *testing.T) {
 				results[0] += fmt.Sprint(len(batch))
 			}
 		}), []string{"look for what depends on where a batch ends"}},
+		{"a state that depends on who waits", inMemory(func(s *store) {
+			s.before = func(s *store, batch []millrace.Command[order], results []string) {
+				for i := range batch {
+					if results[i] = s.apply(batch[i]); batch[i].Awaited {
+						s.State.Until["answers"]++
+					}
+				}
+			}
+		}), []string{"after all 13 commands, which gave the same results", "it differs with Command.Awaited"}},
+		{"a compared result that depends on who waits", inMemory(func(s *store) {
+			s.before = func(s *store, batch []millrace.Command[order], results []string) {
+				for i := range batch {
+					if answer := s.apply(batch[i]); batch[i].Awaited {
+						results[i] = answer
+					}
+				}
+			}
+		}), []string{"members would compare what differs", "it differs with Command.Awaited"}},
+		{"publications in the order of a map", inMemory(func(s *store) {
+			s.before = func(s *store, batch []millrace.Command[order], results []string) {
+				for i := range batch {
+					results[i] = s.apply(batch[i])
+					for k := range s.State.Values {
+						batch[i].Publish([]byte(k))
+					}
+				}
+			}
+		}), []string{"publishes [", "and in another machine", "look for the order of a map"}},
 		{"a random number", inMemory(func(s *store) {
 			s.sum = func(*store) string { return fmt.Sprint(rand.IntN(1 << 20)) }
 		}), []string{"a random number"}},
@@ -530,4 +558,30 @@ func TestApplyThatWaitsForever(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "waits for something that never comes") {
 		t.Error(err)
 	}
+}
+
+// asked has the whole map as its result, which is built for callers only.
+type asked struct {
+	Done string
+	All  []string `millrace:"awaited"`
+}
+
+type asking struct{ *store }
+
+func (a asking) Apply(batch []millrace.Command[order], results []asked) error {
+	for i := range batch {
+		if results[i].Done = a.apply(batch[i]); batch[i].Awaited {
+			results[i].All = []string{sortedSum(a.store)}
+		}
+	}
+	return nil
+}
+
+// A machine that builds answers for callers only has no fault, whether its results are kept or not.
+func TestAnswersForCallers(t *testing.T) {
+	machine := func() millrace.Machine[order, asked] {
+		return millrace.InMemory[order, asked](asking{newStore()}, millrace.JSON[order]())
+	}
+	Run(t, machine, orders...)
+	Run(t, func() millrace.Machine[order, asked] { return machine().Results(millrace.JSON[asked]()) }, orders...)
 }

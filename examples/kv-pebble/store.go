@@ -52,6 +52,7 @@ func (s *store) Apply(batch []millrace.Command[server.Command], results []server
 		if results[i], err = m.totals.Apply(v, &batch[i].Value, server.VersionOf(batch[i].Index, batch[i].Pos)); err != nil {
 			return err
 		}
+		server.Publish(&batch[i], results[i])
 		m.applied = batch[i].Index
 	}
 	if s.held == nil { // it changes with applying held only

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -294,5 +295,67 @@ func TestEndDuringTheStart(t *testing.T) {
 	end()
 	if err := server.Run(ctx, o, open); err != nil {
 		t.Errorf("%v, want the end without an error", err)
+	}
+}
+
+// A client sees each change once, on any host, and goes on at another host with the id of its last event.
+func TestChangesComeOnceFromAnyHost(t *testing.T) {
+	addresses, _, end := startHosts(t, 3)
+	put := func(from, to int) {
+		for i := from; i < to; i++ {
+			if code, text, _ := send(t, http.MethodPut, addresses[i%3], fmt.Sprintf("/keys/k%d", i), fmt.Sprint("value ", i)); code != http.StatusOK {
+				t.Fatal(code, text)
+			}
+		}
+	}
+	watch := func(host int, last string) (next func() (id, data string), leave func()) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addresses[host]+"/changes", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Last-Event-ID", last)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatal(answer, err)
+		}
+		lines := bufio.NewScanner(answer.Body)
+		return func() (id, data string) {
+			for lines.Scan() {
+				if text, is := strings.CutPrefix(lines.Text(), "id: "); is {
+					id = text
+				} else if text, is := strings.CutPrefix(lines.Text(), "data: "); is {
+					return id, text
+				}
+			}
+			return id, ""
+		}, func() { _ = answer.Body.Close() }
+	}
+	put(0, 5)
+	last := "0.0.0"
+	for host := range 3 {
+		next, leave := watch(host, last)
+		for i := 5 * host; i < 5*host+5; i++ {
+			id, data := next()
+			if last = id; !strings.Contains(data, fmt.Sprintf("\"Key\":\"k%d\"", i)) {
+				t.Fatalf("host %d: event %d is %q", host, i, data)
+			}
+		}
+		leave()
+		put(5*host+5, 5*host+10)
+	}
+	if code, text, _ := send(t, http.MethodGet, addresses[0], "/changes", "", "Last-Event-ID: what"); code != http.StatusBadRequest || !strings.Contains(text, "such as 17.0.2") {
+		t.Error(code, text)
+	}
+	if code, text, _ := send(t, http.MethodGet, addresses[0], "/", ""); code != http.StatusOK || !strings.Contains(text, "EventSource") {
+		t.Error(code, text)
+	}
+	next, leave := watch(1, last)
+	defer leave()
+	for range 5 {
+		next()
+	}
+	end() // a client that watches holds no host up
+	if _, data := next(); data != "" {
+		t.Errorf("after the end: %q", data)
 	}
 }

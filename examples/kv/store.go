@@ -39,6 +39,7 @@ func (s *store) Apply(batch []millrace.Command[server.Command], results []server
 		if results[i], err = s.totals.Apply(s.items, &batch[i].Value, server.VersionOf(batch[i].Index, batch[i].Pos)); err != nil {
 			return err
 		}
+		server.Publish(&batch[i], results[i])
 	}
 	return nil
 }

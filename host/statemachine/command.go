@@ -47,9 +47,19 @@ type Command struct {
 	Number  uint64
 	// Caller is the owner of the Call on this host that waits for the result; nil if there is none.
 	Caller outcome.Caller
+	// Awaited says that a result is of use: Caller is set, or CommandOptions.KeepResults is. What is large and
+	// for the caller alone is then built on the member where it waits. Without KeepResults, Awaited differs
+	// between members and comes only once, so it must change nothing but the result: no state, no Digest, and
+	// nothing of ResultSum. With KeepResults it is set on every member and each time. A result that is kept
+	// and compared is the same everywhere.
+	Awaited bool
 	// Handed is when the machine gets the batch, by Group.Now: Receipt.Applied. It differs between members,
 	// so the machine must not use it. 0 if there is no Caller.
 	Handed time.Duration
+	// Published is what the machine publishes with this command, in order, for subscribers on every host
+	// (host.Group.Subscribe). The machine appends to it, the same bytes on each member and each time. They
+	// belong to the group from then on: they must be no part of Data if the machine is a Borrower.
+	Published [][]byte
 	// Result is set by the machine if CommandOptions.KeepResults: the result as bytes, nil for none. It
 	// belongs to the group from then on. The group copies a result that is a part of Data.
 	Result []byte

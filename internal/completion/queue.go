@@ -21,11 +21,14 @@ type Told interface{ Told() }
 type Queue[T any] struct {
 	ready chan struct{} // has an element if and only if outcomes wait; changed under mu
 	limit int
+	sink  func([]T) // nil: Take gets the outcomes
 
 	mu      lock.Mutex
 	open    int // begun, and not taken yet
 	waiting []T
-	spare   []T // memory for waiting
+	spare   []T   // memory for waiting
+	sinking bool  // a goroutine calls sink
+	broken  error // how it has ended
 }
 
 // New returns a queue for at most limit commands that are under way, or whose outcomes wait. A limit below 1
@@ -45,6 +48,8 @@ func (q *Queue[T]) Reject(commands, tags int) error {
 		return ErrNone
 	case commands != tags:
 		return fmt.Errorf("millrace: SubmitMany with %d commands and %d tags, want a tag for each command", commands, tags)
+	case q.sink != nil:
+		return q.sinkErr()
 	}
 	return nil
 }
@@ -69,6 +74,10 @@ func (q *Queue[T]) Cancel(n int) {
 // Add leaves outcomes of commands that have begun.
 func (q *Queue[T]) Add(outcomes ...T) {
 	if len(outcomes) == 0 {
+		return
+	}
+	if q.sink != nil {
+		q.addToSink(outcomes)
 		return
 	}
 	q.mu.Lock()

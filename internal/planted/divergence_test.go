@@ -12,6 +12,18 @@ var divergenceBugs = []bug{
 		`f.Commands, f.Results, false`, `f.Commands, f.Results, f.Whole`}}},
 	{name: "follow_references", what: "of each result the contents of a slice are summed up, which a later command of the batch may change", in: ".", found: "TestResultSums", edits: []edit{{"resultsum.go",
 		`p.kind == summedSlice && !whole:`, `p.kind == summedSlice && false:`}}},
+	{name: "kept_where_awaited", what: "a result that sessions keep is built on one member only, so members keep others, and a copy gets none", in: "sim", found: "TestDivergence", args: "-divergences 2", says: "nothing is wrong", also: []judge{{in: ".", test: "TestAnswersAreBuiltWhereSomeoneWaits"}}, edits: []edit{{"host/internal/apply/commands.go",
+		`s.Options.KeepResults || s.batch[i].Caller != nil`, `s.batch[i].Caller != nil`}}},
+	{name: "never_awaited", what: "a machine is not told that a caller waits for a result", in: "sim", found: "TestExactlyOnce", says: "Awaited is false", also: []judge{{in: ".", test: "TestAnswersAreBuiltWhereSomeoneWaits"}}, edits: []edit{{"host/internal/apply/commands.go",
+		`s.Options.KeepResults || s.batch[i].Caller != nil`, `s.Options.KeepResults`}}},
+	{name: "awaited_is_compared", what: "members compare what only the member of the caller has built", in: ".", found: "TestAnswersAreBuiltWhereSomeoneWaits", edits: []edit{{"resultsum.go",
+		`|| f.Tag.Get("millrace") == "awaited" {`, `{`}}},
+	{name: "sink_of_each", what: "a sink is called for each outcome of a batch", in: ".", found: "TestSinkGetsABatchInOneCall", edits: []edit{{"internal/completion/delivery.go",
+		`	d.to.Add(d.outcomes...)
+`, `	for i := range d.outcomes {
+		d.to.Add(d.outcomes[i])
+	}
+`}}},
 	{name: "leader_keeps_it", what: "a leader does not tell the members that they differ", in: "host/internal/divergence", found: "TestLeaderTellsWhatItHasFound", also: []judge{{in: "sim", test: "TestDivergence", args: "-divergences 1"}}, edits: []edit{{"host/internal/divergence/finding.go",
 		`	if finding.Index > 0 || told {`, `	if told {`}}},
 	{name: "told_for_ever", what: "a member that believes that others differ does not hear that it is over", in: "host/internal/divergence", found: "TestLeaderTellsWhatItHasFound", edits: []edit{{"host/internal/divergence/finding.go",

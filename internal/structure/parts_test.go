@@ -16,7 +16,7 @@ const parts = `
 words     turn control budget entry containment
 voices    reports
 queues    sched outbox workqueue                      workqueue→outbox outbox→sched
-lanes     identity storage appendlane divergence
+lanes     identity storage appendlane divergence feed
 machine   apply
 services  proposals reads members bulk pulse examination peers  proposals→members peers→examination
 duties    founding plans leadership placement snapshots objects objects→snapshots

@@ -25,6 +25,7 @@ const (
 	QuorumsIntersect   Name = "quorums-intersect"          // quorums of configurations that follow each other share one
 	OneChange          Name = "one-change"                 // a change begins when the one before is committed
 	ReadsAreCurrent    Name = "reads-are-current"          // a read sees what was committed when it was asked
+	Published          Name = "published"                  // a subscriber gets what was published, in order, once
 	SnapshotIsState    Name = "snapshot-is-state"          // a snapshot is the state as of its index
 	Compacted          Name = "compacted-is-in-a-snapshot" // what the log lacks is in a snapshot on the disk
 	ExactlyOnce        Name = "exactly-once"               // a command has one outcome and one effect

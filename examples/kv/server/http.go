@@ -20,6 +20,7 @@ const (
 	MaxKeyBytes   = 1 << 10
 	MaxValueBytes = 1 << 20
 	maxChanges    = 64 // at a time
+	maxWatchers   = 10_000
 )
 
 // api answers HTTP on one host.
@@ -31,6 +32,8 @@ type api struct {
 	redirect bool          // changes go to the leader by a redirect, and are not forwarded
 	timeout  time.Duration // for a request, from its arrival to its answer
 	changes  chan struct{} // holds a token for each change under way
+	watchers chan struct{} // and for each client that watches
+	serving  context.Context
 }
 
 func (a *api) handler() http.Handler {
@@ -39,6 +42,8 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("PUT /keys/{name}", a.put)
 	mux.HandleFunc("DELETE /keys/{name}", a.delete)
 	mux.HandleFunc("POST /keys/{name}/add", a.add)
+	mux.HandleFunc("GET /changes", a.watch)
+	mux.HandleFunc("GET /{$}", a.page)
 	mux.HandleFunc("POST /sessions", a.session)
 	mux.HandleFunc("GET /status", a.status)
 	mux.HandleFunc("GET /members", a.members)

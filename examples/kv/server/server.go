@@ -115,9 +115,12 @@ func Run(ctx context.Context, o Options, open Open) error {
 	}
 	s.Listener = listener
 	s.Server = &http.Server{ReadTimeout: o.timeout, WriteTimeout: 2 * o.timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	serving, stop := context.WithCancel(context.Background()) // watchers end first: their requests have no end
+	defer stop()
+	s.Server.RegisterOnShutdown(stop)
 	s.Handler = (&api{
 		id: o.Config.ID, node: node, store: state, pages: pages,
-		redirect: o.redirect, timeout: o.timeout, changes: make(chan struct{}, maxChanges),
+		redirect: o.redirect, timeout: o.timeout, changes: make(chan struct{}, maxChanges), watchers: make(chan struct{}, maxWatchers), serving: serving,
 	}).handler()
 	err = ops.Run(ctx, node, s)
 	if hangs := (*ops.HangError)(nil); !errors.As(err, &hangs) { // otherwise the node may still use it, and the process ends

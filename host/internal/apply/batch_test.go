@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/feed"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
@@ -195,7 +196,8 @@ func newBatchTwin(t *testing.T) *batchTwin {
 	w.commands = &Commands{Machine: w.machine, Options: statemachine.CommandOptions{KeepResults: true, Sessions: session.Options{MaxResultBytes: 1 << 20}}}
 	w.script = newScript(w.commands)
 	err := w.commands.Open(w.script.queue, Opening{
-		Now: func() time.Duration { return 0 }, Callers: &w.answers,
+		Feed: feed.New(1<<10, func() {}),
+		Now:  func() time.Duration { return 0 }, Callers: &w.answers,
 		Compared: func(divergence.Machine) {}, Checkpoint: func(c divergence.Checkpoint) { w.checkpoints = append(w.checkpoints, c) },
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/containment"
 	"github.com/millrace/millrace/host/internal/divergence"
+	"github.com/millrace/millrace/host/internal/feed"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/host/statemachine"
@@ -54,6 +55,8 @@ type Opening struct {
 	Volatile bool
 	Now      func() time.Duration
 	Callers  Callers
+	// Feed gets what the machine publishes.
+	Feed *feed.Feed
 	// OpenObjects opens the objects of the group, if it has them.
 	OpenObjects func() error
 	// Compared begins to compare members, and Checkpoint says what the machine is like after a command.
@@ -108,6 +111,9 @@ func (s *Commands) Open(q *Queue, of Opening) error {
 		}
 	}
 	s.queue, s.Opening, s.table = q, of, session.New(o.Sessions)
+	if s.held > 0 {
+		s.Feed.Forget(s.held) // it does not publish that again
+	}
 	m := divergence.Machine{Sessions: o.Sessions, Form: resultForm(o), Version: o.Version, Stops: o.StopDiverged}
 	if o.Digest != nil {
 		m.Digest = s.digest
@@ -316,10 +322,12 @@ func (s *Commands) Flush() error {
 		s.keepResults()
 		return nil
 	}
+	s.markAwaited()
 	if err := s.applyBatch(); err != nil {
 		return err
 	}
 	s.last = s.batch[len(s.batch)-1].Index
+	s.Feed.Append(s.batch) // before the callers are told: they find what their commands have published
 	s.Callers.Applied(s.batch)
 	if d, ok := s.Machine.(statemachine.Deliverer); ok {
 		d.Deliver(s.batch)
@@ -333,6 +341,14 @@ func (s *Commands) Flush() error {
 		}
 	}
 	return nil
+}
+
+// markAwaited says which results are of use. Those that sessions keep are of use on every member. A duplicate
+// that comes later, at any member, gets them.
+func (s *Commands) markAwaited() {
+	for i := range s.batch {
+		s.batch[i].Awaited = s.Options.KeepResults || s.batch[i].Caller != nil
+	}
 }
 
 // keepResults gives the table the results of the batch. It gets them in the order of the commands, and none

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/host/internal/divergence"
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/feed"
 	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/session"
@@ -123,6 +125,7 @@ type tally struct{ has []string }
 
 func (m *tally) Apply(batch []statemachine.Command) error {
 	for i := range batch {
+		batch[i].Published = append(batch[i].Published, batch[i].Data)
 		if m.has = append(m.has, string(batch[i].Data)); string(batch[i].Data) == "wrong" {
 			return errWrong
 		}
@@ -135,13 +138,13 @@ func newTally(t *testing.T) (*script, *tally) {
 	m := new(tally)
 	commands := &Commands{Machine: m}
 	s := newScript(commands)
-	err := commands.Open(s.queue, Opening{Now: func() time.Duration { return 0 }, Callers: callers{}, Compared: func(divergence.Machine) {}, Checkpoint: func(divergence.Checkpoint) {}})
+	err := commands.Open(s.queue, Opening{Feed: feed.New(1<<10, func() {}), Now: func() time.Duration { return 0 }, Callers: callers{}, Compared: func(divergence.Machine) {}, Checkpoint: func(divergence.Checkpoint) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.restore = func() error {
 		m.has = nil
-		commands.Restored(session.New(session.Options{}), 0, entry.Sums{})
+		commands.Restored(session.New(session.Options{}), 0, entry.Sums{}, feed.Content{})
 		s.queue.Restored(raftpb.EntryID{}, nil)
 		return nil
 	}
@@ -184,7 +187,7 @@ func compareSkip(t *testing.T, held uint64, knows bool) (all []divergence.Checkp
 	if knows {
 		s.queue.Skips.Add(raftpb.Position{Index: 2}, 5)
 	}
-	err := commands.Open(s.queue, Opening{Now: func() time.Duration { return 0 }, Callers: callers{}, Compared: func(divergence.Machine) {}, Checkpoint: func(c divergence.Checkpoint) { all = append(all, c) }})
+	err := commands.Open(s.queue, Opening{Feed: feed.New(1<<10, func() {}), Now: func() time.Duration { return 0 }, Callers: callers{}, Compared: func(divergence.Machine) {}, Checkpoint: func(c divergence.Checkpoint) { all = append(all, c) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,4 +342,43 @@ func TestRebuildWaitsForTheLog(t *testing.T) {
 // hand hands out an entry that is in memory.
 func (s *script) hand(e raftpb.Entry) {
 	s.queue.Hand(raftpb.Message{Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{e}, Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Index: e.Index}}})
+}
+
+// What a machine publishes is there when Apply has returned: nothing of a batch that it fails. When it is
+// made again from a snapshot, and publishes again, subscribers get nothing twice.
+func TestAHaltedMachinePublishesOnce(t *testing.T) {
+	s, m := newTally(t)
+	commands := s.queue.Machine.(*Commands)
+	published := func(after statemachine.Bookmark) (all string) {
+		r := commands.Feed.Subscribe(after)
+		defer r.Close()
+		for {
+			some, _, err := r.Poll()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(some) == 0 {
+				return all
+			}
+			for _, p := range some {
+				all += fmt.Sprintf("%v=%s ", p.At, p.Data)
+			}
+		}
+	}
+	s.commit(headed("a", "b")...)
+	s.run()
+	if have := published(statemachine.Bookmark{}); have != "1.0.0=a 2.0.0=b " {
+		t.Errorf("published %q", have)
+	}
+	s.commit(headed("c", "wrong", "d")...)
+	s.run() // it is made again, to learn which command it was
+	if s.queue.Halted() == nil || len(m.has) != 4 {
+		t.Fatalf("it has applied %q", m.has)
+	}
+	if have := published(statemachine.EndOf(2)); have != "3.0.0=c " {
+		t.Errorf("with a batch that failed it has published %q", have)
+	}
+	if have := published(statemachine.Bookmark{}); have != "1.0.0=a 2.0.0=b 3.0.0=c " {
+		t.Errorf("in all it has published %q", have)
+	}
 }

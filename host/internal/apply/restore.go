@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/feed"
 	"github.com/millrace/millrace/host/session"
 )
 
@@ -53,7 +54,8 @@ func (s *Commands) CheckRestored(last uint64) error {
 }
 
 // Restored makes what is not the machine's that of a snapshot.
-func (s *Commands) Restored(table *session.Table, last uint64, sums entry.Sums) {
+func (s *Commands) Restored(table *session.Table, last uint64, sums entry.Sums, published feed.Content) {
+	s.Feed.Restore(published)
 	s.table, s.last = table, last
 	s.due = false
 	s.countSessions()

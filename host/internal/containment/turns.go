@@ -30,6 +30,7 @@ var lockers = words(`
 	bulk.Receiver bulk.Sender bulk.Transfers
 	divergence.Comparison
 	examination.FollowerWatch examination.Watch
+	feed.Feed feed.Reader feed.Waker
 	identity.Admission
 	leadership.Transfer
 	members.Authority members.Keys members.Removal members.Rosters

@@ -15,10 +15,11 @@ import (
 
 const (
 	// StateStream is the stream of the machine, and the others are streams of the host in a snapshot.
-	StateStream    = "state"
-	SessionsStream = "sessions"
-	ObjectsStream  = "objects"
-	maxFiles       = 1 << 16
+	StateStream     = "state"
+	SessionsStream  = "sessions"
+	PublishedStream = "published"
+	ObjectsStream   = "objects"
+	maxFiles        = 1 << 16
 )
 
 // IsDamage reports whether an error says that a snapshot cannot be read.

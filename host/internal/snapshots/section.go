@@ -27,8 +27,10 @@ type Section interface {
 type Captured struct {
 	Block    entry.Block
 	Sessions []byte // the form of the table; nil: the group has no commands
-	form     []byte // of the section; nil: the group has none
-	link     func(*snapshot.Writer) error
+	// Published returns what the machine has published, on the snapshot lane. nil: there is nothing.
+	Published func() []byte
+	form      []byte // of the section; nil: the group has none
+	link      func(*snapshot.Writer) error
 }
 
 // ReadSection reads the section of a snapshot, if the group has one. It is called where the machine is

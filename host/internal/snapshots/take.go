@@ -209,6 +209,9 @@ func (t *take) forms() iter.Seq2[string, []byte] {
 		if t.captured.Sessions != nil && !yield(SessionsStream, t.captured.Sessions) {
 			return
 		}
+		if published := t.captured.Published; published != nil && !yield(PublishedStream, published()) {
+			return
+		}
 		if form := t.captured.form; form != nil {
 			yield(ObjectsStream, form)
 		}

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -37,8 +38,11 @@ the latest tag, and a tree that is not clean. Then it
 
 Tests are not run: run .ci/run before.
 
-  --dry-run   check everything, say what would be done, and change nothing
-  --push      push when done
+  --dry-run        check everything, say what would be done, and change nothing
+  --push           push when done
+  --artifacts DIR  tag nothing, and make in DIR what is published beside the tags of VERSION: the modules as a module
+                   proxy serves them, static binaries for Linux and macOS, what each consists of (CycloneDX), an OCI
+                   image, notes from the CHANGELOG, and SHA256SUMS
 
 Exit status: 0 done; 1 it failed, and the message says what was left behind; 64 wrong command line.
 `
@@ -52,11 +56,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(io.Discard)
 	flags.BoolVar(&r.dryRun, "dry-run", false, "")
 	flags.BoolVar(&r.push, "push", false, "")
+	out := flags.String("artifacts", "", "")
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, help)
 		return 0
+	case err == nil && *out != "" && (r.dryRun || r.push):
+		err = errors.New("--artifacts goes with neither --dry-run nor --push")
 	case err == nil && flags.NArg() != 1:
 		err = fmt.Errorf("want one VERSION after the flags, have %d arguments", flags.NArg())
 	}
@@ -65,9 +72,24 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return usage
 	}
 	r.version, r.out = flags.Arg(0), stdout
-	if err := r.run("."); err != nil {
+	if *out != "" {
+		err = publishable(r, *out)
+	} else {
+		err = r.run(".")
+	}
+	if err != nil {
 		fmt.Fprintf(stderr, "release: %v\n", err)
 		return 1
 	}
 	return 0
+}
+
+// publishable makes the artifacts of a version that is tagged.
+func publishable(r release, out string) error {
+	root, err := git(".", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(r.out, "artifacts of %s in %s\n", r.version, out)
+	return (&artifacts{root: root, version: r.version, out: out, platforms: platforms, log: r.out}).run(context.Background())
 }
