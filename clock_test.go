@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ type fakeTimers struct {
 	at     time.Duration // <0: none
 	sooner chan struct{}
 	ticks  []time.Duration
+	mu     sync.Mutex // as the machine of a program: nothing is applied while the clock looks
 }
 
 func (f *fakeTimers) Next() (time.Duration, bool) { return f.at, f.at >= 0 }
@@ -47,8 +49,14 @@ func TestClockWaits(t *testing.T) {
 				clock := clock{
 					timers:  f,
 					logTime: func() time.Duration { return time.Since(began) },
-					look:    func(_ context.Context, look func() error) error { return look() },
+					look:    func(_ context.Context, look func() error) error {
+						f.mu.Lock()
+						defer f.mu.Unlock()
+						return look()
+					},
 					tick: func(context.Context) error {
+						f.mu.Lock()
+						defer f.mu.Unlock()
 						f.ticks = append(f.ticks, time.Since(began))
 						return c.tick(f)
 					},
@@ -56,7 +64,12 @@ func TestClockWaits(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				if c.sets > 0 {
-					time.AfterFunc(time.Second, func() { f.at = c.sets; f.sooner <- struct{}{} })
+					time.AfterFunc(time.Second, func() {
+						f.mu.Lock()
+						defer f.mu.Unlock()
+						f.at = c.sets
+						f.sooner <- struct{}{}
+					})
 				}
 				clock.lead(ctx)
 				if n := len(f.ticks); n < c.least || n > c.most || n > 0 && f.ticks[0] != c.first {
