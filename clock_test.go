@@ -49,7 +49,7 @@ func TestClockWaits(t *testing.T) {
 				clock := clock{
 					timers:  f,
 					logTime: func() time.Duration { return time.Since(began) },
-					look:    func(_ context.Context, look func() error) error {
+					look: func(_ context.Context, look func() error) error {
 						f.mu.Lock()
 						defer f.mu.Unlock()
 						return look()
