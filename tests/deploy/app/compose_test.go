@@ -32,6 +32,7 @@ func composed(t *testing.T) *types.Project {
 
 // The services of compose run here, over TLS, with the volumes and secrets that they name.
 func TestComposeRunsHere(t *testing.T) {
+	t.Parallel()
 	project, pki, base := composed(t), makePKI(t, 3), newPlace(t)
 	names := map[string]int{}
 	for id := 1; id <= 3; id++ {

@@ -228,6 +228,7 @@ func damage(t *testing.T, disk *crashfs.FS, o wal.InspectOptions) {
 
 // Each alert fires when its cause is made on real nodes, and not before.
 func TestAlertsFire(t *testing.T) {
+	t.Parallel()
 	for _, cause := range causes {
 		t.Run(strings.Fields(cause.alerts)[0], func(t *testing.T) {
 			var c *trio
@@ -277,6 +278,7 @@ func (w *watch) until(t *testing.T, names string, targets func() map[string]http
 // A process that was stopped for seconds, and certificates that expire and that cannot be used: what needs a
 // process of its own, and files.
 func TestAlertsOfAProcessFire(t *testing.T) {
+	t.Parallel()
 	pki, p := filepath.Join(t.TempDir(), "pki"), newPlace(t)
 	output(t, program(t, "millrace"), "cert", "ca", "--dir", pki, "--name", "kv")
 	output(t, program(t, "millrace"), "cert", "member", "--dir", pki, "--id", "1", "--days", "13")

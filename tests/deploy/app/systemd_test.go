@@ -70,6 +70,7 @@ func TestUnitsForSystemd(t *testing.T) {
 // The command of the unit runs here, with the files of its comment, as systemd starts it: READY=1 comes, and
 // STOPPING=1 at the end.
 func TestUnitRunsHere(t *testing.T) {
+	t.Parallel()
 	u, pki, p := unitFile(t, "kv.service"), makePKI(t, 1), newPlace(t)
 	if u["[Service]Type"][0] != "notify" || u["[Service]RestartPreventExitStatus"][0] != "64" || u["[Service]LimitNOFILE"][0] != "65536" {
 		t.Errorf("%v", u)
