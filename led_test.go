@@ -94,6 +94,24 @@ func TestLed(t *testing.T) {
 	for range leader.Led(t.Context()) {
 		t.Error("a node that is closed leads")
 	}
+
+	// Led of a node that waits for its turn to lead ends when it is closed, and Failed says so.
+	for _, n := range c.nodes {
+		if n == leader {
+			continue
+		}
+		go func() {
+			for led := range n.Led(context.Background()) {
+				<-led.Done()
+			}
+			ended <- 0
+		}()
+		if err := n.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-n.Failed()
+		<-ended
+	}
 }
 
 // A body that returns does not get the same term again.

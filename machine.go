@@ -181,6 +181,9 @@ type Machine[C, R any] struct {
 	unwatched   bool
 	digest      func() uint64 // nil: none
 
+	timers Timers // nil: none
+	tick   C      // what the leader proposes when the first timer is due
+
 	sessions     SessionOptions
 	stopDiverged bool
 	objects      *ObjectOptions // nil: the group has none
@@ -329,9 +332,11 @@ func (m Machine[C, R]) validate() error {
 		return fmt.Errorf("%w (Machine.Sessions)", err)
 	}
 	if m.keeps {
-		return rejectCodec(m.results, "results")
+		if err := rejectCodec(m.results, "results"); err != nil {
+			return err
+		}
 	}
-	return nil
+	return m.rejectTimers()
 }
 
 // isNil reports whether a value that is in an interface is nil itself.

@@ -197,6 +197,7 @@ type Node[C, R any] struct {
 
 	pendings pendings[R]
 	home     home[R]
+	told     chan struct{} // closed when the leader's clock has ended; nil: the machine has no timers
 }
 
 // Open opens a node with a host of its own, in a new directory or in one that it was in before: the call is
@@ -257,7 +258,12 @@ func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Mac
 	if err != nil {
 		return nil, err
 	}
-	return &Node[C, R]{host: h, group: g, machine: m, home: home[R]{group: g, results: m.results}}, nil
+	n := &Node[C, R]{host: h, group: g, machine: m, home: home[R]{group: g, results: m.results}}
+	if m.timers != nil {
+		n.told = make(chan struct{})
+		go n.tell()
+	}
+	return n, nil
 }
 
 // Close closes the node. If the host is its own, it first hands its leadership over. That takes two round
@@ -269,9 +275,13 @@ func (n *Node[C, R]) Close(ctx context.Context) error {
 		return err
 	}
 	if n.owns {
-		return n.host.Close(ctx)
+		err := n.host.Close(ctx)
+		n.awaitClock(ctx)
+		return err
 	}
-	return n.group.Close(ctx)
+	err := n.group.Close(ctx)
+	n.awaitClock(ctx)
+	return err
 }
 
 // Addr returns the address on which the host listens: the port, if Config.Listen has port 0.
@@ -324,7 +334,7 @@ func (n *Node[C, R]) Err() error { return n.group.Err() }
 
 // Failed returns a channel that is closed when the group has stopped on this host, by Close or by a failure;
 // Err says why.
-func (n *Node[C, R]) Failed() <-chan struct{} { return n.group.Failed() }
+func (n *Node[C, R]) Failed() <-chan struct{} { return n.group.Ended() }
 
 // Halted returns why the state machine of this member is halted, a HaltedError, or nil while it works. The
 // group has not failed then: Err is nil. It never waits.

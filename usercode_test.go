@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/timers"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -392,6 +393,60 @@ func tryBroken(b *broken, disk *crashfs.FS) (*brokenNode, error) {
 	m = m.Results(brokenCodec{b, "Result"}).Digest(b.digest)
 	return millrace.Open(context.Background(), millrace.Config{ID: 1, Dir: "/data", Members: map[uint64]string{1: "one"}, Logger: slog.New(brokenHandler{b}), OnEvent: b.event}, m,
 		millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithHostOptions(host.WithFS(disk.Mount())))
+}
+
+// brittle are timers whose methods panic at first.
+type brittle struct {
+	timers.Queue[string]
+	looks int
+}
+
+func (b *brittle) Next() (time.Duration, bool) {
+	if b.looks++; b.looks == 1 {
+		panic("Next")
+	}
+	return b.Queue.Next()
+}
+
+func (b *brittle) Sooner() <-chan struct{} {
+	if b.looks == 1 {
+		b.looks++
+		runtime.Goexit()
+	}
+	return b.Queue.Sooner()
+}
+
+// ringing is a machine that says when its timer has expired.
+type ringing struct {
+	ledger
+	timers brittle
+	rings  chan time.Duration
+}
+
+func (r *ringing) Apply(batch []millrace.Command[[]byte], results []uint64) error {
+	for _, c := range batch {
+		for range r.timers.Expire(c.Time, 1) {
+			r.rings <- c.Time
+		}
+		if len(c.Value) > 0 {
+			r.timers.Set("egg", c.Time+10*time.Millisecond)
+		}
+	}
+	return r.ledger.Apply(batch, results)
+}
+
+// TestTimersThatPanic: a panic in a method of Timers costs a look of the leader's clock, which looks again.
+func TestTimersThatPanic(t *testing.T) {
+	m := &ringing{rings: make(chan time.Duration, 1)}
+	n := open(t, alone(t), millrace.InMemory(m, millrace.Bytes()).Timers(&m.timers, nil))
+	if _, err := n.Propose(t.Context(), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	<-m.rings
+	looks := 0
+	if err := n.ViewExclusive(t.Context(), millrace.Local, func() error { looks = m.timers.looks; return nil }); err != nil || looks < 3 {
+		t.Errorf("the timers were looked at %d times, %v", looks, err)
+	}
 }
 
 // A sink that panics is not called again. What it was to get is refused from then on, and the node goes on.

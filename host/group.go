@@ -21,13 +21,16 @@ func (g *Group) Err() error {
 // supervisor that waits for it learns of failures only.
 func (g *Group) Failed() <-chan struct{} { return g.life.failed }
 
+// Ended is closed when the group has stopped, by Close, by its removal or by a failure; Err says why.
+func (g *Group) Ended() <-chan struct{} { return g.life.ended }
+
 // IsInMachine reports whether this goroutine is in a function that the group has called where nothing is
 // applied meanwhile: Apply, Snapshot, a codec, or the function of StartBetween. What waits for the group
 // there waits for itself. It is false on architectures other than those of Go's first tier and riscv64.
 func (g *Group) IsInMachine() bool { return g.machine.apply.IsInside() }
 
 // RoleChange returns a channel that is closed when Status may have another role or leader than at the time of
-// the call. When the group ends it may stay open: Failed says that.
+// the call. When the group ends it may stay open: Ended says that.
 func (g *Group) RoleChange() <-chan struct{} { return g.life.roleChanged.wait() }
 
 // now reads the clock of the host.

@@ -208,6 +208,9 @@ func (w *world) endWell() {
 	began := w.effort()
 	w.checkRecovery()
 	w.checkCost(began)
+	if w.user != nil {
+		w.user.checkTimers()
+	}
 	w.checkAnswers()
 	w.checkTimes()
 	w.objects.handOver()

@@ -45,7 +45,9 @@ type Workload[C, R any] struct {
 //   - its snapshots are restored: what it applies after Restore has the results that other hosts have got;
 //   - each command has the same version on every host. If the machine has several (Machine.Versions), hosts
 //     run programs with different ones, which change at restarts, and the group is upgraded;
-//   - the history is linearizable: a command that is called after another has returned comes behind it.
+//   - the history is linearizable: a command that is called after another has returned comes behind it;
+//   - timers (Machine.Timers) do not stay due once the faults have stopped. Hosts propose ticks while they
+//     believe that they lead. Ticks are in the history, too.
 //
 // It returns the history, whose outcomes are those that the clients know. The error, if any, is a *Violation,
 // or says what is missing in the workload. A test runs a few hundred seeds.
@@ -71,6 +73,7 @@ func RunMachine[C, R any](o Options, load Workload[C, R]) (report Report, histor
 	w.startHosts()
 	w.startClients()
 	w.startUpgrades()
+	u.startClock()
 	w.startNemesis()
 	w.startImpostors()
 	w.upgrade()
@@ -89,6 +92,8 @@ type user interface {
 	// submitTogether hands in commands numbered from first onwards, and returns those that were taken.
 	submitTogether(r *replica, first, n int) ([]pending, error)
 	pollTogether(r *replica)
+	// checkTimers lets timers expire when the faults have stopped.
+	checkTimers()
 }
 
 // ending is how a command under way ends.
@@ -106,6 +111,7 @@ type userRun[C, R any] struct {
 	clients  int   // so far
 	results  map[raftpb.Position]*userResult[C, R]
 	machines map[uint64]userMachine[C, R] // the latest of each host
+	clock    *simClock[C, R]              // nil: the machine has no timers
 }
 
 // userMachine is the machine of a replica.
@@ -184,7 +190,11 @@ func (u *userRun[C, R]) submit(r *replica, number int) (string, ending, error) {
 
 // command draws one.
 func (u *userRun[C, R]) command(r *replica, number int) numbered[C] {
-	v := u.load.Command(u.rng)
+	return u.number(r, u.load.Command(u.rng), number)
+}
+
+// number gives a command its number.
+func (u *userRun[C, R]) number(r *replica, v C, number int) numbered[C] {
 	text, err := u.machines[r.life.host.id].Codec().Append(strconv.AppendInt(nil, int64(number), 10), v)
 	if err != nil {
 		u.w.breaks(property.StateMachineSafety, "the codec cannot encode the command %+v: %v", v, err)
@@ -216,6 +226,7 @@ type userOutcome[C, R any] struct {
 	at    int // in the history
 	ghost *ghost
 	last  bool // handed in after the faults
+	done  bool // it has its outcome
 }
 
 // Poll implements outcome, and completes the history.
@@ -224,6 +235,7 @@ func (o *userOutcome[C, R]) Poll() (outcome.Receipt, bool, error) {
 	if !done {
 		return receipt, false, nil
 	}
+	o.done = true
 	u := o.run
 	op := &u.history[o.at]
 	var already *millrace.AlreadyAppliedError
@@ -391,6 +403,7 @@ func (u *userRun[C, R]) checkAtEnd() {
 			u.w.breaks(property.StateMachineSafety, "the machine is not deterministic: after the command of entry %d, with the same results, its digest is %#x at host %d and %#x at host %d (package smtest looks for the cause)", last, first.of, first.host, of, h.id)
 		}
 	}
+	u.checkFirstTimers()
 	if err := checkOrder(u.history); err != nil {
 		u.w.breaks(property.StateMachineSafety, "the history is not linearizable: %v", err)
 	}

@@ -168,7 +168,7 @@ func (k *kit[C, R]) applyBatch(sm millrace.StateMachine[C, R], first, n int, s s
 		}
 	}()
 	if err := sm.Apply(commands, b.given); err != nil {
-		return nil, fmt.Errorf("Apply of commands %d to %d of %d returns an error, which would stop the group on this member; what is wrong with a command belongs into its result: %w", first+1, first+n, len(k.encoded), err)
+		return nil, fmt.Errorf("Apply of commands %d to %d of %d returns an error, which halts the machine of this member, and of all members if all return it; a refusal, such as \"insufficient funds\", belongs into the result of its command: %w", first+1, first+n, len(k.encoded), err)
 	}
 	b.results = append(b.results, b.given...)
 	for _, r := range b.results {

@@ -18,6 +18,9 @@
 // A machine with several versions (Machine.Versions) is tested at each of them, and with a change from each
 // to the next in the middle of the commands.
 //
+// If the machine has timers (millrace.Machine.Timers), equal states must have an equal first timer, and
+// ticks must let all of them expire.
+//
 // Give it commands that reach every branch of the machine and depend on one another; ten to a thousand of
 // them are a good number. Run the test with -race too: then machines that share memory are found surely.
 package smtest
@@ -58,6 +61,7 @@ func check[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], com
 			k.checkSnapshots,
 			k.checkCopies,
 			k.checkRestore,
+			k.checkTimers,
 			k.checkDurable,
 		} {
 			if err := k.course.wrap(k.can, part()); err != nil {

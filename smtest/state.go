@@ -20,6 +20,7 @@ type state struct {
 	form      [sha256.Size]byte
 	canonical bool // the snapshot of this state is always form
 	bytes     []byte
+	timer     string // the first one, as a text; "": the machine has no timers
 }
 
 // maxForms is how many snapshots of one state are compared with each other. A map of two elements, which Go
@@ -34,6 +35,12 @@ func stateOf[C, R any](m millrace.Machine[C, R]) (state, error) {
 	if s.digest, s.hasDigest = m.Sum(); s.hasDigest {
 		if again, _ := m.Sum(); again != s.digest {
 			return s, fmt.Errorf("the digest is %#x and then %#x, for the same state", s.digest, again)
+		}
+	}
+	if t, _ := m.Clock(); t != nil {
+		s.timer = "no timer"
+		if at, ok := t.Next(); ok {
+			s.timer = fmt.Sprintf("a first timer at %v", at)
 		}
 	}
 	_, hasFiles := m.StateMachine().(millrace.FileRestorer)
@@ -97,6 +104,8 @@ func (s state) differs(other state) error {
 	switch {
 	case s.hasDigest && other.hasDigest && s.digest != other.digest:
 		return fmt.Errorf("the digests of the states are %#x and %#x", s.digest, other.digest)
+	case s.timer != other.timer:
+		return fmt.Errorf("the states have %s and %s", s.timer, other.timer)
 	case s.canonical && other.canonical && s.form != other.form:
 		return fmt.Errorf("the states differ: their snapshots are %s and %s", showBytes(s.bytes, other.bytes), showBytes(other.bytes, s.bytes))
 	}

@@ -61,7 +61,7 @@ func (s *server) propose(do action) http.HandlerFunc {
 	}
 }
 
-// read says who holds a lock, as far as the log has come: without a command no log time passes.
+// read says who holds a lock. A lease that has ended is gone some milliseconds later, by a tick.
 func (s *server) read(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
 	defer cancel()

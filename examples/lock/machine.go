@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/timers"
 )
 
 // command is what the machine is asked to do.
@@ -30,6 +31,7 @@ const (
 	acquire action = "acquire" // the lock; an owner that holds it renews it
 	renew   action = "renew"   // a lock that is held with Token
 	release action = "release" // a lock that is held with Token
+	tick    action = ""        // nothing: it lets leases expire while clients are silent
 )
 
 // result is the machine's answer.
@@ -41,8 +43,7 @@ type result struct {
 // lease is a lock that is held.
 type lease struct {
 	Owner string
-	Token uint64        // larger than all tokens before, of any lock
-	Until time.Duration // in log time
+	Token uint64 // larger than all tokens before, of any lock
 }
 
 // The bounds of a command. They keep the machine small: maxLocks locks of about 1 KiB at most.
@@ -76,18 +77,15 @@ type locks struct {
 
 type state struct {
 	Locks map[string]lease
-	Last  uint64        // the last token
-	Sweep time.Duration // when expired leases are forgotten next
+	Ends  timers.Queue[string] // of the leases, in log time
+	Last  uint64               // the last token
 }
 
 func newLocks() *locks { return &locks{state{Locks: map[string]lease{}}} }
 
 // Log time goes in steps: a command may have a time that is some milliseconds old. grace keeps a lease in the
 // machine a little longer than its holder believes in it, never shorter.
-const (
-	grace         = 50 * time.Millisecond
-	sweepInterval = time.Minute
-)
+const grace = 50 * time.Millisecond
 
 // Apply implements millrace.StateMachine.
 func (l *locks) Apply(batch []millrace.Command[command], results []result) error {
@@ -98,12 +96,10 @@ func (l *locks) Apply(batch []millrace.Command[command], results []result) error
 }
 
 func (l *locks) apply(c command, now time.Duration) result {
-	if now >= l.Sweep {
-		l.Sweep = now + sweepInterval
-		maps.DeleteFunc(l.Locks, func(_ string, held lease) bool { return held.Until <= now })
+	for name := range l.Ends.Expire(now, maxLocks) {
+		delete(l.Locks, name)
 	}
 	held, ok := l.Locks[c.Name]
-	ok = ok && held.Until > now
 	switch {
 	case c.Do == acquire && !ok:
 		if len(l.Locks) >= maxLocks {
@@ -114,20 +110,22 @@ func (l *locks) apply(c command, now time.Duration) result {
 	case c.Do == acquire && held.Owner == c.Owner, c.Do == renew && ok && held.Token == c.Token:
 	case c.Do == release && ok && held.Token == c.Token:
 		delete(l.Locks, c.Name)
+		l.Ends.Cancel(c.Name)
 		return result{Held: true, lease: held}
 	case !ok:
 		return result{}
 	default:
 		return result{lease: held}
 	}
-	held.Until = max(held.Until, now+c.TTL+grace)
 	l.Locks[c.Name] = held
+	end, _ := l.Ends.Deadline(c.Name)
+	l.Ends.Set(c.Name, max(end, now+c.TTL+grace))
 	return result{Held: true, lease: held}
 }
 
 // Snapshot implements millrace.StateMachine.
 func (l *locks) Snapshot() (millrace.Snapshot, error) {
-	b, err := json.Marshal(l.state)
+	b, err := json.Marshal(&l.state)
 	return millrace.BytesSnapshot(b), err
 }
 
@@ -148,9 +146,10 @@ func (l *locks) Restore(_ context.Context, r io.Reader) error {
 // digest depends on the whole state, so that members notice if theirs differ.
 func (l *locks) digest() uint64 {
 	h := fnv.New64a()
-	fmt.Fprintln(h, l.Last, l.Sweep)
+	fmt.Fprintln(h, l.Last)
 	for _, name := range slices.SortedFunc(maps.Keys(l.Locks), cmp.Compare[string]) {
-		fmt.Fprintf(h, "%q %+v\n", name, l.Locks[name])
+		end, _ := l.Ends.Deadline(name)
+		fmt.Fprintf(h, "%q %+v %d\n", name, l.Locks[name], end)
 	}
 	return h.Sum64()
 }
@@ -158,5 +157,5 @@ func (l *locks) digest() uint64 {
 // machine returns a new machine for millrace.
 func machine() (*locks, millrace.Machine[command, result]) {
 	l := newLocks()
-	return l, millrace.InMemory(l, millrace.JSON[command]()).Digest(l.digest).Version("1")
+	return l, millrace.InMemory(l, millrace.JSON[command]()).Digest(l.digest).Timers(&l.Ends, command{Do: tick}).Version("2")
 }

@@ -9,6 +9,7 @@
 //	runtime, turns, outcomes, takes, hostile,    bugs of the runtime and the transport
 //	objects, transport
 //	wal, snapshot                                bugs of what is on the disk
+//	timers                                       bugs of timers in log time, and of the leader's clock
 //	edit, combine, check                         how edits are applied and checked
 //	judge, run                                   which tests are to find a bug, and the runs
 //	oracles                                      for each oracle a bug that only it finds

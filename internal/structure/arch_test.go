@@ -92,6 +92,7 @@ host/internal/placement env host/membership host/internal/control host/internal/
 host/internal/peers    host/outcome host/internal/control host/internal/entry host/internal/examination host/internal/identity raft transport internal/lock|
 host                   internal/completion raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/batches host/membership internal/repetition internal/crcjoin host/internal/* internal/lock internal/arena|
 .                      internal/completion host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
+timers                                                                                                        |
 internal/counting      .                                                                                      |
 internal/stopwatch     vfs                                                                                    |
 internal/scratch       vfs                                                                                    | golang.org/x/sys

@@ -30,6 +30,7 @@ var userCode = map[string]string{
 	"millrace.DurableStateMachine.Sync":      "row Sync",
 	"millrace.ObjectUser.UseObjects":         "row UseObjects",
 	"millrace.Machine.Digest(f)":             "row Digest",
+	"millrace.Timers":                        "test TestTimersThatPanic",
 	"millrace.Config.Resolve":                "test TestResolve",
 	"millrace.Node.View(f)":                  "row View",
 	"millrace.Node.ViewExclusive(f)":         "row ViewExclusive",

@@ -160,7 +160,7 @@ func TestKeptResultsKeepNoCommands(t *testing.T) {
 	m := &echo{}
 	c := &Commands{Machine: m, Options: statemachine.CommandOptions{KeepResults: true, Sessions: session.Options{MaxResultBytes: 1 << 20}}}
 	s := newScript(c)
-	if err := c.Open(s.queue, Opening{Now: func() time.Duration { return 0 }, Callers: &answers{}, Compared: func(divergence.Machine) {}, Checkpoint: func(divergence.Checkpoint) {}}); err != nil {
+	if err := c.Open(s.queue, Opening{Feed: feed.New(1<<10, func() {}), Now: func() time.Duration { return 0 }, Callers: &answers{}, Compared: func(divergence.Machine) {}, Checkpoint: func(divergence.Checkpoint) {}}); err != nil {
 		t.Fatal(err)
 	}
 	id := session.ID{Client: [16]byte{1}}
