@@ -22,7 +22,7 @@ var mixtures = []struct {
 		coreLevel: 110, "hosts": 50, "churn": 5, "rests": 3, "snapshots": 2, "objects": 3, "founding": 2,
 	}},
 	{"full", "every level, and each of them often", map[string]int{
-		coreLevel: 100, "hosts": 40, "churn": 10, "poison": 5, "rests": 5, "snapshots": 5, "objects": 10, "catch-up": 3, "descriptors": 3, "lowered-memory": 4, "repairs": 5, "blackouts": 2,
+		coreLevel: 100, "hosts": 40, "churn": 10, "poison": 5, "upgrades": 4, "rests": 5, "snapshots": 5, "objects": 10, "catch-up": 3, "descriptors": 3, "lowered-memory": 4, "repairs": 5, "blackouts": 2,
 		"founding": 10, "rescues": 3, "elections": 5, "exactly-once": 3, "transfers": 4,
 	}},
 }

@@ -45,6 +45,7 @@ var lockers = words(`
 	sched.Seat sched.Shard sched.Worker
 	snapshots.Group snapshots.Growth snapshots.Lane snapshots.Lanes snapshots.take
 	storage.Reader storage.Readers storage.Shortages
+	versions.Group
 	workqueue.Queue`)
 
 // lockingFunctions are the other functions that take locks, with the type of their receiver.
