@@ -355,7 +355,7 @@ func (n *Node[C, R]) SkipCommand(ctx context.Context, at Position) error {
 // Upgrade makes the group go on at a version of its machine (Machine.Versions), and returns when this member
 // has applied the entry that says so. Every command behind that entry has the version, on every member. Any
 // member may be asked. It is refused unless every member can do the version, with an error that wraps
-// outcome.ErrMembersUnchanged and names each member that cannot, or does not say so. A group never goes back.
+// ErrMembersUnchanged and names each member that cannot, or does not say so. A group never goes back.
 // If ctx ends first, the group may be upgraded all the same. Upgrade may be repeated.
 func (n *Node[C, R]) Upgrade(ctx context.Context, version uint32) error {
 	if err := n.rejectReentry("Upgrade"); err != nil {

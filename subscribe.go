@@ -48,9 +48,10 @@ func ParseBookmark(text string) (Bookmark, error) { return statemachine.ParseBoo
 // from whichever node. The zero Bookmark yields all from the beginning, LastPublication what comes from now
 // on, and BookmarkAfter what comes behind a read.
 //
-// A node keeps the latest publications (Config.PublicationBytes), also across restarts and snapshots. A
-// subscriber that is slower than they come, or has slept, falls behind and holds nothing. If what it lacks is
-// not kept any more, the loop ends with a ForgottenError: read the state, and subscribe behind the read.
+// A node keeps the latest publications (Config.PublicationBytes), also across restarts and snapshots. With a
+// Durable machine it has none after a start, because what is on the disk is not applied again. A subscriber
+// that is slower than they come, or has slept, falls behind and holds nothing. If what it lacks is not kept
+// any more, the loop ends with a ForgottenError: read the state, and subscribe behind the read.
 //
 // The last pair of the loop has the error that ended it: that of ctx, ErrStopped, or a ForgottenError. All
 // subscribers share the Data of a publication, so it must not be changed.
