@@ -59,6 +59,7 @@ func TestListsOfProcesses(t *testing.T) {
 			}
 		})
 	}
+	l.waitForMore(t, 1, "before the first kill") // then the group is founded, and two hosts are enough
 	for _, p := range c.hosts {
 		p.kill(t)
 		l.waitForMore(t, perHost, "with two hosts")
