@@ -206,17 +206,24 @@ func (r *replica) commandAt(at raftpb.Position) (command string, known bool) {
 func (p *poisons) operate() {
 	p.w.plan(between(p.rng, 30*time.Millisecond, 300*time.Millisecond), "an operator looks for machines that are halted", nil, func() {
 		p.poll()
-		for _, h := range p.w.hosts {
-			if l := h.alive; l != nil && l.process != nil && h.pausedUntil <= p.w.now {
-				for _, r := range l.replicas {
-					if r.group != nil && !r.closing && r.group.Err() == nil && !l.dead {
-						p.visit(r)
-					}
-				}
-			}
-		}
+		p.w.visitServing(p.visit)
 		p.operate()
 	})
+}
+
+// visitServing lets an operator visit each replica that can be asked: its host runs, and it has not stopped.
+func (w *world) visitServing(visit func(*replica)) {
+	for _, h := range w.hosts {
+		l := h.alive
+		if l == nil || l.process == nil || h.pausedUntil > w.now {
+			continue
+		}
+		for _, r := range l.replicas {
+			if r.group != nil && !r.closing && r.group.Err() == nil && !l.dead {
+				visit(r)
+			}
+		}
+	}
 }
 
 // visit is what the operator does about one replica.

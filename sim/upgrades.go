@@ -109,14 +109,8 @@ func (w *world) startUpgrades() {
 func (u *upgrades) operate() {
 	u.w.plan(between(u.rng, 50*time.Millisecond, 400*time.Millisecond), "an operator looks at versions", nil, func() {
 		u.poll()
-		for _, h := range u.w.hosts {
-			if l := h.alive; l != nil && l.process != nil && h.pausedUntil <= u.w.now && !u.w.nemesis.calm {
-				for _, r := range l.replicas {
-					if r.group != nil && !r.closing && r.group.Err() == nil && !l.dead {
-						u.visit(r)
-					}
-				}
-			}
+		if !u.w.nemesis.calm {
+			u.w.visitServing(u.visit)
 		}
 		u.operate()
 	})

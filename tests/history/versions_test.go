@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -36,21 +35,12 @@ func TestUpgradeToBatches(t *testing.T) {
 				clients: 16, sessions: 6, readers: 3, keys: 6, perKey: 150, timeout: 2 * time.Second, reads: []read{{}, {query: "consistency=lease"}},
 			})
 			l.waitForMore(t, 100, "by the version before")
-			order := c.hosts
-			if leader := c.leader(t); leaderFirst {
-				order = append([]*process{leader}, c.without(leader)...)
-			} else {
-				order = append(slices.Clone(c.without(leader)), leader)
-			}
-			for i, p := range order {
-				p.terminate(t)
-				if n := batchesOf(t, p); n > 0 {
-					t.Fatalf("the log of host %d has %d entries with several commands, and %d hosts are upgraded", p.id, n, i)
-				}
-				l.waitForMore(t, 50, "with two hosts")
-				p.binary = now
-				p.start(t, p.args)
-				c.waitLevel(t, p, c.without(p))
+			for i, p := range rollingOrder(t, c, leaderFirst) {
+				replaceBinary(t, c, l, p, now, func() {
+					if n := batchesOf(t, p); n > 0 {
+						t.Fatalf("the log of host %d has %d entries with several commands, and %d hosts are upgraded", p.id, n, i)
+					}
+				})
 				l.waitForMore(t, 100, fmt.Sprintf("by %d hosts of this version", i+1))
 			}
 			l.waitForMore(t, 500, "by this version")

@@ -37,11 +37,11 @@ func TestEveryCommandOfThePage(t *testing.T) {
 		t.Skipf("this machine makes no namespaces with a network: %v %s", err, out)
 	}
 	script, blocks := commands(t)
-	stubs, err := filepath.Abs("testdata")
+	standIns, err := filepath.Abs("testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkout := filepath.Join(stubs, "../../../..")
+	checkout := filepath.Join(standIns, "../../../..")
 	dir := t.TempDir()
 	list := exec.Command("git", "ls-files", "-z")
 	list.Dir = checkout
@@ -56,8 +56,8 @@ func TestEveryCommandOfThePage(t *testing.T) {
 		}
 		return path
 	}
-	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", filepath.Join(stubs, "machines"))
-	cmd.Env = append(os.Environ(), "ZERO="+t.TempDir(), "ZERO_STUBS="+stubs, "ZERO_CHECKOUT="+checkout, "ZERO_FILES="+write("files", files), "ZERO_COMMANDS="+write("commands", []byte(script)), "GOWORK=", "GOFLAGS=", "GOPROXY=off")
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", filepath.Join(standIns, "machines"))
+	cmd.Env = append(os.Environ(), "ZERO="+t.TempDir(), "ZERO_STANDINS="+standIns, "ZERO_CHECKOUT="+checkout, "ZERO_FILES="+write("files", files), "ZERO_COMMANDS="+write("commands", []byte(script)), "GOWORK=", "GOFLAGS=", "GOPROXY=off")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
