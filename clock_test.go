@@ -22,8 +22,8 @@ func (f *fakeTimers) Next() (time.Duration, bool) { return f.at, f.at >= 0 }
 
 func (f *fakeTimers) Sooner() <-chan struct{} { return f.sooner }
 
-// TestClockWaits: the clock ticks when the timer is due and not before, hears of an earlier one, slows down
-// if ticks do nothing or are refused, and ends with its context.
+// TestClockWaits: the clock ticks when the timer is due and not before. It hears of an earlier one, slows
+// down if ticks do nothing or are refused, and ends with its context.
 func TestClockWaits(t *testing.T) {
 	for _, c := range []struct {
 		what        string

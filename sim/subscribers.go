@@ -14,9 +14,9 @@ import (
 )
 
 // Subscribers of what machines publish. In such a run the machines publish with most commands, and each group
-// has subscribers, which move from host to host and take what they get with the bookmark of the last
-// publication. Hosts crash meanwhile, leaders change, and members begin from snapshots of their own and of
-// others. Some hosts keep all publications, and some so few that slow subscribers are told what they miss.
+// has subscribers. They move from host to host, with the bookmark of the last publication. Hosts crash
+// meanwhile, leaders change, and members begin from snapshots of their own and of others. Some hosts keep
+// all publications, and some so few that slow subscribers are told what they miss.
 //
 //	each gets what was applied, in order      subscriber.take
 //	nothing twice, nothing left out           the same: each publication is the next of the committed ones

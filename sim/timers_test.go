@@ -174,7 +174,7 @@ func TestTimers(t *testing.T) {
 }
 
 // TestTimersThatStayAreFound: a machine that forgets to expire its timers is found when the faults have
-// stopped; one that forgets them in a snapshot is found by its twin, or at the end.
+// stopped. One that forgets them in a snapshot is found by its twin, or at the end.
 func TestTimersThatStayAreFound(t *testing.T) {
 	deaf := leaseLoad(func() millrace.Machine[leaseCommand, leaseResult] {
 		l, m := newLeases()

@@ -212,7 +212,7 @@ type undo struct {
 	idling   idling
 }
 
-// begin begins an append of this many bytes: it removes what a refused one has left, and returns the state to
+// begin begins an append of this many bytes. It removes what a refused one has left. It returns the state to
 // which this one may be taken back. mu is held.
 func (l *Log) begin(bytes int64) (undo, error) {
 	switch err := l.wipe(); {

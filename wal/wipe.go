@@ -15,8 +15,8 @@ import (
 // all appends as a full disk does. A crash meanwhile may bring back the refused append, or the first of its
 // writes, as a crash during the append could.
 //
-// Rejected: to stop the log (a full disk would cost a restart), and to leave blocks alone that hold none of
-// the refused bytes (a torn sector may hold a part of them).
+// Rejected: to stop the log, since a full disk would cost a restart. Rejected as well: to leave blocks alone
+// that hold none of the refused bytes, since a torn sector may hold a part of them.
 
 // residue is a piece of a segment in which bytes of a refused append may be.
 type residue struct {

@@ -10,8 +10,8 @@ import (
 )
 
 // maxDocuments bounds the files of docs, pictures included, without the program that makes a site of them.
-// What a test reads or writes belongs in testdata, and what concerns an existing page belongs on it. 45 were
-// there before the road from the first program to the second year; its pages are 7 more.
+// What a test reads or writes belongs in testdata. What concerns an existing page belongs on it. There were
+// 45; the road from the first program to the second year has 7 more.
 const maxDocuments = 52
 
 func TestDocumentsAreFew(t *testing.T) {

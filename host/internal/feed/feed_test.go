@@ -43,8 +43,8 @@ func (w *twin) append(commands []statemachine.Command) {
 	}
 }
 
-// Members that apply, begin from snapshots of others, forget and begin again, beside the list of all
-// publications: each subscriber gets the next one of the list, or hears from where the feed goes on.
+// Members apply, begin from snapshots of others, forget and begin again, beside the list of all publications.
+// Each subscriber gets the next one of the list, or hears from where the feed goes on.
 func TestFeedAgainstItsTwin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const members = 3

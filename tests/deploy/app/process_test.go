@@ -74,7 +74,7 @@ func program(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// place stands for what a member finds in its container or on its machine: each name of a host is an address
+// place stands for what a member finds in its container or on its machine. Each name of a host is an address
 // of the loopback network, and each directory one of the test.
 type place struct {
 	prefix string            // of addresses
