@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Config is what a member needs to know. Load makes it of flags; a program that embeds the service may fill it in
-// itself, beginning with New.
+// Config is what a member needs to know. Load makes it of flags; a program that embeds the service may
+// fill it in itself, beginning with New.
 type Config struct {
 	Name string
 	Dir  string // of this member; it is made if missing
@@ -83,7 +83,8 @@ type ClientTLS struct {
 // PeerTLS are the files with which members prove their ids (host.TLS).
 type PeerTLS struct{ CertFile, KeyFile, CAFile string }
 
-// AutoCompaction compacts by itself: what is older than Period, or all but the latest Revisions. Both zero: never.
+// AutoCompaction compacts by itself: what is older than Period, or all but the latest Revisions. Both
+// zero: never.
 type AutoCompaction struct {
 	Period    time.Duration
 	Revisions int64

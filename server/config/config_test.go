@@ -123,8 +123,8 @@ socket-options: {reuse-port: true}
 // TestSentences holds what bad settings are told: where, what, and what to do.
 func TestSentences(t *testing.T) {
 	for _, row := range []struct{ args, env, want string }{
-		{args: "--heartbeat-interval=x", want: `--heartbeat-interval: "x" is not a number from 0 on`},
-		{env: "ETCD_ELECTION_TIMEOUT=-5", want: `ETCD_ELECTION_TIMEOUT: "-5" is not a number from 0 on`},
+		{args: "--heartbeat-interval=x", want: `--heartbeat-interval: "x" is not a number of 0 or more`},
+		{env: "ETCD_ELECTION_TIMEOUT=-5", want: `ETCD_ELECTION_TIMEOUT: "-5" is not a number of 0 or more`},
 		{args: "--election-timeout=200", want: "at least 5 times as long"},
 		{args: "--election-timeout=60000", want: "at most 50s"},
 		{args: "--wal-dir=/fast", want: "--wal-dir is not served: Log and state are in one directory"},

@@ -18,8 +18,8 @@ func (f *Flag) inFile() string {
 	return f.Name
 }
 
-// fromFile reads etcd's configuration file, in YAML or JSON. Nothing else counts then, as in etcd. etcd ignores
-// names that it does not know; here they are told as well.
+// fromFile reads etcd's configuration file, in YAML or JSON. Nothing else counts then, as in etcd. etcd
+// ignores names that it does not know; here they are told as well.
 func (l *Loaded) fromFile(path string, readFile func(string) ([]byte, error), flags bool) error {
 	b, err := readFile(path)
 	if err != nil {

@@ -181,7 +181,8 @@ var Flags = []Flag{
 	{Name: "stop-timeout", Default: "5s", kind: duration, Usage: "how long requests under way are waited for at the end", Own: true},
 }
 
-// minProgressInterval is the shortest interval of progress notifications; etcd raises shorter ones to it, too.
+// minProgressInterval is the shortest interval of progress notifications; etcd raises shorter ones to
+// it, too.
 const minProgressInterval = 100 * time.Millisecond
 
 // lookup returns the flag of a name, or nil.

@@ -43,8 +43,9 @@ type Loaded struct {
 // ErrHelp is returned for --help.
 var ErrHelp = flag.ErrHelp
 
-// Load reads a configuration: the command line without the program's name, the environment as os.Environ returns
-// it, and a file if the command line or the environment names one. Every error is a sentence for an operator.
+// Load reads a configuration: the command line without the program's name, the environment as
+// os.Environ returns it, and a file if the command line or the environment names one. Every error is a
+// sentence for an operator.
 func Load(args, environ []string, readFile func(string) ([]byte, error)) (*Loaded, error) {
 	l := &Loaded{Values: Values{}}
 	for _, f := range Flags {
@@ -137,7 +138,8 @@ func ofEnv(name string) (bool, string) {
 	return false, ""
 }
 
-// lookupEnv returns the value that the environment has for a flag. A variable that is empty counts as not set.
+// lookupEnv returns the value that the environment has for a flag. A variable that is empty counts as
+// not set.
 func lookupEnv(environ []string, name string) (v Value) {
 	for _, prefix := range []string{"ETCD_", "MILLRACE_"} {
 		variable := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
@@ -198,7 +200,7 @@ func (f *Flag) checkForm(v string) (err error) {
 		}
 	case number:
 		if _, err = strconv.ParseUint(v, 10, 63); err != nil {
-			err = fmt.Errorf("%q is not a number from 0 on", v)
+			err = fmt.Errorf("%q is not a number of 0 or more", v)
 		}
 	case integer:
 		if _, err = strconv.ParseInt(v, 10, 64); err != nil {

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// arrived are the credentials of connections whose TLS handshake is over, or that have none. The services see the
-// certificate of a client as grpc's own credentials show it.
+// arrived are the credentials of connections whose TLS handshake is over, or that have none. The
+// services see the certificate of a client as grpc's own credentials show it.
 type arrived struct{}
 
 func (arrived) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {

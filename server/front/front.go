@@ -49,7 +49,7 @@ const (
 	headerBytes   = 64 << 10
 )
 
-// Front is the open front. Its listeners accept from Open on, so clients wait in the backlog until Serve.
+// Front is the open front. After Open clients wait in the backlog of the listeners until Serve.
 type Front struct {
 	o         Options
 	grpc      *grpc.Server
@@ -243,8 +243,8 @@ func (f *Front) SetServing(yes bool) {
 	f.health.SetServingStatus("", s)
 }
 
-// Close takes no more connections, tells clients to go elsewhere (GOAWAY), and waits for requests under way until
-// ctx ends. Streams must have been ended before.
+// Close takes no more connections, tells clients to go elsewhere (GOAWAY), and waits for requests under
+// way until ctx ends. Streams must have been ended before.
 func (f *Front) Close(ctx context.Context) {
 	f.closeListeners()
 	if f.http == nil {

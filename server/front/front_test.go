@@ -43,7 +43,7 @@ func (k *kv) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error)
 		k.began <- struct{}{}
 		<-k.release
 	}
-	name := "nobody"
+	name := "anonymous"
 	if p, _ := peer.FromContext(ctx); p != nil {
 		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			name = "someone"
@@ -111,7 +111,7 @@ func get(t *testing.T, c *http.Client, url string) string {
 func TestOnePort(t *testing.T) {
 	f := start(t, &kv{})
 	addr := f.Addrs()[0].String()
-	if n, err := put(t, addr, insecure.NewCredentials()); n != int64(len("nobody")) || err != nil {
+	if n, err := put(t, addr, insecure.NewCredentials()); n != int64(len("anonymous")) || err != nil {
 		t.Errorf("gRPC: %d, %v", n, err)
 	}
 	if have := get(t, http.DefaultClient, "http://"+addr+"/health"); have != "page /health" {
@@ -122,7 +122,7 @@ func TestOnePort(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, _ := io.ReadAll(r.Body)
-	if !strings.Contains(string(b), `"revision":"6"`) {
+	if !strings.Contains(string(b), `"revision":"9"`) {
 		t.Errorf("gateway: %s", b)
 	}
 	if have := r.Header.Get("Access-Control-Allow-Origin"); have != "*" {
@@ -297,12 +297,12 @@ func TestTLS(t *testing.T) {
 		t.Fatal(have)
 	}
 	_ = os.WriteFile(dir+"/server.pem", []byte("half a file"), 0o600)
-	time.Sleep(lookInterval + 100*time.Millisecond)
+	<-time.After(lookInterval + 100*time.Millisecond)
 	if have := presented(); have != "first" {
 		t.Errorf("after a bad file: %q", have)
 	}
 	ca.write(t, dir, "server", "second")
-	time.Sleep(lookInterval + 100*time.Millisecond)
+	<-time.After(lookInterval + 100*time.Millisecond)
 	if have := presented(); have != "second" {
 		t.Errorf("after a new file: %q", have)
 	}

@@ -46,7 +46,7 @@ func (q *queue) Close() error {
 
 func (q *queue) Addr() net.Addr { return q.addr }
 
-// give hands a connection over, or closes it if nobody takes connections any more.
+// give hands a connection over, or closes it if the listener is closed.
 func (q *queue) give(c net.Conn) {
 	select {
 	case q.conns <- c:
@@ -55,8 +55,8 @@ func (q *queue) give(c net.Conn) {
 	}
 }
 
-// sorter accepts the connections of one listener, and gives each to gRPC or to HTTP. One of the two may be nil: the
-// listener serves only the other one then.
+// sorter accepts the connections of one listener, and gives each to gRPC or to HTTP. One of the two may
+// be nil: the listener serves only the other one then.
 type sorter struct {
 	net.Listener
 	tls        *reloader // nil: plain
@@ -73,7 +73,7 @@ func (s *sorter) serve() error {
 		if err != nil {
 			<-s.strangers
 			if temporary(err) {
-				time.Sleep(pause) // descriptors are short; connections that end make room
+				<-time.After(pause) // descriptors are short; connections that end make room
 				pause = min(2*pause, time.Second)
 				continue
 			}
@@ -147,7 +147,7 @@ func (s *sorter) choose(h2 bool) *queue {
 	return s.http
 }
 
-// peekedConn gives back the bytes that were read already.
+// peekedConn returns the bytes again that were read to sort it.
 type peekedConn struct {
 	net.Conn
 	head []byte

@@ -16,9 +16,9 @@ import (
 	"github.com/millrace/millrace/server/config"
 )
 
-// reloader has the configuration of TLS, made of files that are read again when they change: the certificate, its
-// key, the CAs of clients, and the revocation list. New files that are not valid are told in the log, and the old
-// ones stay in force.
+// reloader has the configuration of TLS, made of files that are read again when they change: the
+// certificate, its key, the CAs of clients, and the revocation list. New files that are not valid are
+// told in the log, and the old ones stay in force.
 type reloader struct {
 	c      config.ClientTLS
 	logger *slog.Logger
