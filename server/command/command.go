@@ -1,4 +1,5 @@
-// Package command is the form of the service's commands in the log. A command is a version, a kind and a body:
+// Package command is the form of the service's commands in the log. A command is a version, a kind and a
+// body:
 //
 //	1 byte   version of the form, 1
 //	1 byte   kind
@@ -76,7 +77,8 @@ func DeleteRange(r *pb.DeleteRangeRequest) ([]byte, error) { return message(Kind
 // Txn returns the command of a transaction.
 func Txn(r *pb.TxnRequest) ([]byte, error) { return message(KindTxn, r) }
 
-// Compact returns the command of a compaction. Whether it is physical is for the caller: see kv.Machine.Swept.
+// Compact returns the command of a compaction. Whether it is physical is for the caller: see
+// kv.Machine.Swept.
 func Compact(r *pb.CompactionRequest) ([]byte, error) { return message(KindCompact, r) }
 
 // Raw returns the command of a message that the client has encoded: of a put, a deletion or a transaction.

@@ -22,7 +22,8 @@ type Result struct {
 	Response []byte `millrace:"awaited"`
 }
 
-// Code says why a command was refused. The numbers are in the results that members compare: they never change.
+// Code says why a command was refused. The numbers are in the results that members compare: they never
+// change.
 type Code uint8
 
 // The codes.

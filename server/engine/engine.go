@@ -1,6 +1,6 @@
 // Package engine is what the store needs of a database: ordered keys with versions, batches that are written
-// whole, and reads beside writes. Package pebble keeps the keys on the disk. Package memory is its naive twin,
-// with which every property test of the store runs as well.
+// whole, and reads beside writes. Package pebble keeps the keys on the disk. Package memory is its naive
+// twin, with which every property test of the store runs as well.
 package engine
 
 import "errors"

@@ -1,6 +1,6 @@
-// Package feed is what Apply tells the watchers: a ring of the latest events, in the order of revisions. Apply
-// never waits for a reader. A reader that is slower than the ring is behind, and reads the history from the
-// store (kv.Machine.History) until its cursor is in the ring again.
+// Package feed is what Apply tells the watchers: a ring of the latest events, in the order of revisions.
+// Apply never waits for a reader. A reader that is slower than the ring is behind, and reads the history from
+// the store (kv.Machine.History) until its cursor is in the ring again.
 package feed
 
 import (
@@ -18,14 +18,14 @@ type Event struct {
 	Create bool
 }
 
-// Batch is all events of one revision, in their order. Nobody changes it.
+// Batch is all events of one revision, in their order. It is immutable.
 type Batch struct {
 	Revision int64
 	Events   []Event
 }
 
 // Range is a range of keys, in etcd's form: End nil is the key Key alone, an End of one zero byte is all keys
-// from Key on.
+// at or behind Key.
 type Range struct{ Key, End []byte }
 
 // Contains reports whether a key is in the range.
@@ -109,8 +109,8 @@ func (f *Feed) wake() {
 // maxBatches bounds what Next returns at once.
 const maxBatches = 1024
 
-// Next returns the batches from the revision cursor on, and the cursor behind them. behind says that the ring
-// does not reach back to cursor. A cursor in the future gets nothing and stays.
+// Next returns the batches at or behind the revision cursor, and the cursor behind them. behind says that the
+// ring does not reach back to cursor. A cursor in the future gets nothing and stays.
 func (f *Feed) Next(cursor int64) (batches []Batch, next int64, behind bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

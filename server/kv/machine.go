@@ -10,8 +10,8 @@
 //	'y' alarm, member   nothing
 //	'z'                 the rest (state)
 //
-// Apply never waits for a watcher or a reader. Reads take no lock but for leases, members and alarms, which
-// are in memory.
+// Apply never waits for a watcher or a reader. Reads take no lock, apart from those of leases, members and
+// alarms, which are in memory.
 package kv
 
 import (
@@ -66,8 +66,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Machine is the state machine. Apply, Snapshot and Restore are Millrace's; all other methods may be called at
-// any time, also beside them.
+// Machine is the state machine. Apply, Snapshot and Restore are Millrace's; all other methods may be called
+// at any time, also beside them.
 type Machine struct {
 	o     Options
 	store atomic.Pointer[mvcc.Store]
@@ -198,7 +198,7 @@ func (m *Machine) Hash(context.Context) (uint32, error) {
 	return uint32(d) ^ uint32(d>>32), nil
 }
 
-// History replays the events of ranges from a revision on: see mvcc.Store.History.
+// History replays the events of ranges, starting at a revision: see mvcc.Store.History.
 func (m *Machine) History(ctx context.Context, from int64, ranges []feed.Range, maxBytes int, prevKV bool) (batches []feed.Batch, next int64, err error) {
 	err = m.read(func(s *mvcc.Store) error {
 		batches, next, err = s.History(ctx, from, ranges, maxBytes, prevKV)
@@ -207,7 +207,8 @@ func (m *Machine) History(ctx context.Context, from int64, ranges []feed.Range, 
 	return batches, next, err
 }
 
-// Previous returns the key of an event of the feed as it was before; nil if it did not exist, or is compacted.
+// Previous returns the key of an event of the feed as it was before; nil if it did not exist, or is
+// compacted.
 func (m *Machine) Previous(e feed.Event) (kv *mvccpb.KeyValue, err error) {
 	if e.PrevKv != nil || e.Create {
 		return e.PrevKv, nil
@@ -276,7 +277,8 @@ func (m *Machine) DueLeases(now time.Duration, most int) (due []lease.Renewal, n
 	return m.leases.Due(now, most)
 }
 
-// Sizes returns the bytes on the disk, and the bytes of the versions that are kept, which all members agree on.
+// Sizes returns the bytes on the disk, and the bytes of the versions that are kept, which all members agree
+// on.
 func (m *Machine) Sizes() (disk, inUse int64) {
 	s := m.store.Load()
 	return s.Engine().Bytes(), s.Visible().InUse()
@@ -289,8 +291,8 @@ func (m *Machine) Quota() int64 {
 	return m.state.quota
 }
 
-// Swept returns the compact revision through which nothing is left that nobody can see, and a channel that is
-// closed when that may have moved: a physical compaction waits for it.
+// Swept returns the compact revision through which nothing is left that no read can see, and a channel that
+// is closed when that may have moved: a physical compaction waits for it.
 func (m *Machine) Swept() (through int64, wait <-chan struct{}) { return m.store.Load().Swept() }
 
 // Defragment rewrites the engine's files, beside everything else.

@@ -75,7 +75,8 @@ func story() [][]byte {
 		command.LeaseRevoke(9), command.LeaseRevoke(9), del("\x00", "\x00"), put("a", "again"))
 }
 
-// TestStateMachine uses a codec that copies: smtest scribbles over what another one leaves in the log's memory.
+// TestStateMachine uses a codec that copies: smtest scribbles over what another one leaves in the log's
+// memory.
 func TestStateMachine(t *testing.T) {
 	smtest.Run(t, func() millrace.Machine[[]byte, command.Result] {
 		return must(Open(Options{Engine: "memory"})).machine(millrace.Bytes())

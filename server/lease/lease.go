@@ -1,6 +1,6 @@
 // Package lease is the pure part of leases: deadlines in log time. Log time is the same on every member and
 // stands still without a leader. So a lease ends its TTL after its last renewal that was acknowledged, on
-// every member, whoever leads.
+// every member, whichever member leads.
 //
 // A deadline alone ends nothing. The leader proposes the expiry with the number of the renewal that it knows,
 // and the state machine takes it only if no renewal has come since. So a leader that was deposed ends no

@@ -1,11 +1,11 @@
 package mvcc
 
-// heads is a cache of the newest versions of keys, tombstones and keys that never were included. It is bounded
-// by bytes. Only Apply uses it, and puts into it what is in the engine.
+// heads is a cache of the newest versions of keys, tombstones and keys that never were included. It is
+// bounded by bytes. Only Apply uses it, and puts into it what is in the engine.
 //
 // It has two generations. The young one fills up to half of the bound, and becomes the old one, whose entries
-// are forgotten. A key that is found in the old one moves to the young one. So what was used lately stays, and
-// no list is kept.
+// are forgotten. A key that is found in the old one moves to the young one. So what was used lately stays,
+// and no list is kept.
 type heads struct {
 	max        int64
 	young, old map[string]Head

@@ -10,9 +10,9 @@ import (
 // maxWalk bounds how many changes one call of History looks at.
 const maxWalk = 1 << 16
 
-// History returns the events of ranges from a revision on, about maxBytes of them and whole revisions only,
-// and the revision to go on with. That is behind the visible revision when there is nothing more. prevKV reads
-// the keys as they were before.
+// History returns the events of ranges, starting at a revision: about maxBytes of them and whole revisions
+// only, and the revision to continue with. That is behind the visible revision when there is nothing more.
+// prevKV reads the keys as they were before.
 func (s *Store) History(ctx context.Context, from int64, ranges []feed.Range, maxBytes int, prevKV bool) (batches []feed.Batch, next int64, err error) {
 	err = s.read(true, func(v *view) error {
 		batches = nil

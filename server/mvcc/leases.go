@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/server/engine"
 )
 
-// The keys of a lease are in a space of their own, so that nobody needs a scan, or memory, to find them:
+// The keys of a lease are in a space of their own, so that a command needs no scan, and no memory, to find
+// them:
 //
 //	'i' lease id, user key → nothing
 

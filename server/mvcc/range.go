@@ -37,7 +37,8 @@ func (s *Store) Range(ctx context.Context, r *pb.RangeRequest) (resp *pb.RangeRe
 	return resp, err
 }
 
-// of turns a read that came too late into its error: if the caller has named the revision it is compacted now.
+// of turns a read that came too late into its error: if the caller has named the revision it is compacted
+// now.
 func (v *view) of(asked int64, err error) error {
 	if err == errStale && asked > 0 {
 		return ErrCompacted

@@ -1,5 +1,5 @@
-// Package mvcc is etcd's data model on an engine: revisions, ranges at any revision, transactions, compaction,
-// and etcd's hash.
+// Package mvcc is etcd's data model on an engine: revisions, ranges at any revision, transactions,
+// compaction, and etcd's hash.
 //
 // An engine has two spaces for the keys:
 //

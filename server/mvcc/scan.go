@@ -79,7 +79,7 @@ func merge(ctx context.Context, c *cursor, front []*version, f func(i item) (boo
 	return err
 }
 
-// cursor walks over the keys of an iterator, and stands at the newest version of each that is not newer than
+// cursor walks over the keys of an iterator, and has the newest version of each that is not newer than
 // rev.
 type cursor struct {
 	it    engine.Iterator

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/server/engine"
 )
 
-// The sweep removes what nobody can see any more after a compaction. It is local work beside Apply: members
+// The sweep removes what no read can see any more after a compaction. It is local work beside Apply: members
 // sweep at their own pace, and no digest, hash or answer tells how far they are.
 //
 // It walks over the history from where the last sweep has ended, through the compact revision. Each change

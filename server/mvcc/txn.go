@@ -17,8 +17,8 @@ import (
 const maxDepth = 512
 
 // A transaction is decided before it changes anything: decide evaluates all comparisons on the path that they
-// choose, those of nested transactions too, in the state before the transaction. Then checkPlan looks for every
-// reason to refuse an operation of that path, in their order. Then execute carries them out.
+// choose, those of nested transactions too, in the state before the transaction. Then checkPlan looks for
+// every reason to refuse an operation of that path, in their order. Then execute carries them out.
 
 // plan is a transaction with its decision.
 type plan struct {

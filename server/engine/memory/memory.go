@@ -94,7 +94,7 @@ func (e *Engine) Write(b engine.Batch) error {
 	return nil
 }
 
-// count takes away the bytes of an item that is gone.
+// count subtracts the bytes of an item that is gone.
 func (e *Engine) count(gone item, found bool) {
 	if found {
 		e.bytes -= size(gone)
