@@ -144,9 +144,9 @@ func TestRequests(t *testing.T) {
 		{"POST", "/keys/n/add?by=3", "", "", 409, "or the sum would not be"},
 		{"GET", "/keys/n", "", "", 200, "9223372036854775805"},
 
-		{"PUT", "/keys/s", "x", "Idempotency-Key: x", 400, `Idempotency-Key is "x", want SESSION:NUMBER`},
-		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:0", 400, "Idempotency-Key is"},
-		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:1:2", 400, "Idempotency-Key is"},
+		{"PUT", "/keys/s", "x", "Idempotency-Key: x", 400, `Idempotency-Key: millrace: "x" is no mark of a session, want SESSION:NUMBER`},
+		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:0", 400, "is no mark of a session"},
+		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:1:2", 400, "is no mark of a session"},
 		{"GET", "/metrics", "", "", 200, "\nmillrace_group_leads{"},
 		{"GET", "/keys/a?consistency=eventual", "", "", 400, `consistency="eventual", want linearizable`},
 		{"GET", "/keys/a?consistency=bounded", "", "", 400, `age=""`},

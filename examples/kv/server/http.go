@@ -204,12 +204,12 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, c Command) {
 	var receipt millrace.Receipt
 	options := []millrace.ProposeOption{millrace.WithReceipt(&receipt)}
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
-		id, number, low, err := parseIdempotencyKey(key)
+		mark, err := millrace.ParseSessionMark(key)
 		if err != nil {
-			refuse(w, http.StatusBadRequest, "%v", err)
+			refuse(w, http.StatusBadRequest, "Idempotency-Key: %v; POST /sessions draws a session", err)
 			return
 		}
-		options = append(options, millrace.InSession(millrace.SessionMark{Session: id, Number: number, Low: low}))
+		options = append(options, millrace.InSession(mark))
 	}
 	if a.redirect {
 		options = append(options, millrace.IfLeader())
@@ -277,24 +277,6 @@ func parseCondition(r *http.Request) (Condition, uint64, error) {
 func (a *api) session(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 	fmt.Fprintln(w, a.node.NewSession().ID())
-}
-
-// parseIdempotencyKey reads SESSION:NUMBER or SESSION:NUMBER:LOWEST. The lowest number whose answer the
-// client waits for is NUMBER if it is not there: one change after the other.
-func parseIdempotencyKey(key string) (id millrace.SessionID, number, low uint64, err error) {
-	fields := strings.Split(key, ":")
-	if len(fields) == 2 {
-		fields = append(fields, fields[1])
-	}
-	if len(fields) == 3 {
-		number, err = strconv.ParseUint(fields[1], 10, 64)
-		err1 := id.UnmarshalText([]byte(fields[0]))
-		low, err2 := strconv.ParseUint(fields[2], 10, 64)
-		if err = errors.Join(err, err1, err2); err == nil && 1 <= low && low <= number {
-			return id, number, low, nil
-		}
-	}
-	return id, 0, 0, fmt.Errorf("Idempotency-Key is %.80q, want SESSION:NUMBER with a session of POST /sessions and the number of the change in it, 1 for the first; or SESSION:NUMBER:LOWEST with the lowest number that was not answered", key)
 }
 
 // fail answers a request that has failed. Millrace-Outcome is "none" if a change was not applied and never
