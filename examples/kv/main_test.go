@@ -178,6 +178,23 @@ func TestRequests(t *testing.T) {
 	end()
 }
 
+// A key that was put for a while goes by itself, though no client sends a change.
+func TestKeysGo(t *testing.T) {
+	addresses, _, end := startHosts(t, 3)
+	if code, body, _ := send(t, http.MethodPut, addresses[1], "/keys/a?ttl=200ms", "x"); code != http.StatusOK {
+		t.Fatalf("status %d: %s", code, body)
+	}
+	for _, address := range addresses {
+		eventually(t, "the key is gone", func() error {
+			if code, body, _ := send(t, http.MethodGet, address, "/keys/a", ""); code != http.StatusNotFound {
+				return fmt.Errorf("status %d: %s", code, body)
+			}
+			return nil
+		})
+	}
+	end()
+}
+
 // A change of a session is applied once, whichever hosts get it, and each gets the first answer.
 func TestSession(t *testing.T) {
 	addresses, _, _ := startHosts(t, 3)

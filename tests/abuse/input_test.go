@@ -153,8 +153,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// serve starts a program with one member, and waits until it is ready. At the end it must still run, without a
-// panic in its log, and end in good order.
+// serve starts a program with one member, and waits until it is ready. At the end it must still run, without
+// a panic in its log, and end in good order.
 func serve(t *testing.T, program string) (clients, pages string) {
 	t.Helper()
 	clients, pages = freeAddress(t), freeAddress(t)
@@ -170,7 +170,9 @@ func serve(t *testing.T, program string) (clients, pages string) {
 			t.Errorf("%s: %v\n%s", program, err, log.String())
 		}
 	})
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(30 * time.Second); ; <-again.C {
 		if r, err := http.Get("http://" + pages + "/readyz"); err == nil {
 			r.Body.Close()
 			if r.StatusCode == http.StatusOK {

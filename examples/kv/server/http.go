@@ -20,6 +20,8 @@ const (
 	MaxKeyBytes   = 1 << 10
 	MaxValueBytes = 1 << 20
 	maxChanges    = 64 // at a time
+	minTTL        = 100 * time.Millisecond
+	maxTTL        = 10_000 * time.Hour
 	maxWatchers   = 10_000
 )
 
@@ -147,7 +149,15 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the value did not arrive whole: %v", err)
 		return
 	}
-	a.change(w, r, Command{Op: Put, Value: value})
+	c := Command{Op: Put, Value: value}
+	if text := r.URL.Query().Get("ttl"); text != "" {
+		c.Op = PutFor
+		if c.TTL, err = time.ParseDuration(text); err != nil || c.TTL < minTTL || c.TTL > maxTTL {
+			refuse(w, http.StatusBadRequest, "ttl=%.40q, want %v to %v, such as ttl=10m", text, minTTL, maxTTL)
+			return
+		}
+	}
+	a.change(w, r, c)
 }
 
 // delete removes a key.
@@ -230,7 +240,7 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, c Command) {
 
 // answer writes the result of a command.
 func answer(w http.ResponseWriter, r Result) {
-	have := Item{r.Value, r.Version}
+	have := Item{Value: r.Value, Version: r.Version}
 	switch r.Verdict {
 	case Done:
 		if r.Version == 0 {
@@ -248,6 +258,8 @@ func answer(w http.ResponseWriter, r Result) {
 		refuse(w, http.StatusNotFound, "no such key")
 	case NoNumber:
 		refuse(w, http.StatusConflict, "the value is no decimal number of 64 bits, or the sum would not be")
+	case Forever:
+		refuse(w, http.StatusNotImplemented, "this store has no keys that go by themselves: put it without ttl")
 	case Full:
 		refuse(w, http.StatusInsufficientStorage, "the group would hold more than %d bytes of keys and values; delete some", MaxStateBytes)
 	}
