@@ -108,7 +108,8 @@ func TestMachineSameSeedSameHistory(t *testing.T) {
 	}
 }
 
-// TestMachinePublishes: subscribers of a machine of the user get what it publishes. One seed in eight has some.
+// TestMachinePublishes: subscribers of a machine of the user get what it publishes. One seed in eight has
+// subscribers.
 func TestMachinePublishes(t *testing.T) {
 	for _, err := range eachFailure(t, seedsFor(3**machines), sums(func(uint64) millrace.StateMachine[int64, int64] {
 		return &faulty{apply: func(s *sum, c millrace.Command[int64]) (int64, error) {

@@ -111,12 +111,12 @@ func (s *store) Snapshot() (millrace.Snapshot, error) {
 
 type snapshot map[string]server.Item
 
-// expiring stands where the number of items is, if some go by themselves. An earlier version of this program
-// refuses such a snapshot.
+// expiring begins a snapshot with items that go by themselves. An earlier version of this program takes it for
+// the number of items, and refuses the snapshot.
 const expiring = math.MaxUint64
 
 // WriteTo implements millrace.Snapshot: the number of items, and then for each, in the order of the keys, its
-// version, key and value, with their lengths. If some go by themselves there is before it: the number expiring,
+// version, key and value, with their lengths. If some go by themselves, the number expiring comes before it,
 // and the encoding of a queue with its length.
 func (s snapshot) WriteTo(ctx context.Context, w io.Writer) error {
 	var ends timers.Queue[string]

@@ -59,7 +59,7 @@ func TestExpiry(t *testing.T) {
 }
 
 // TestSimulated runs the store on simulated hosts, with all their faults. A value that was put for a while is
-// never the reason of a refusal when its time was over for long, and nobody sees a key that was never put.
+// never the reason of a refusal when its time was over for long.
 func TestSimulated(t *testing.T) {
 	const ttl = 200 * time.Millisecond
 	for seed := range uint64(5) {
@@ -83,8 +83,8 @@ func TestSimulated(t *testing.T) {
 	}
 }
 
-// expired looks at each refusal because a key exists. It names the version of the command that has put the key.
-// That is before it in the log, and no other command has changed the key in between.
+// expired looks at each refusal because a key exists. It names the version of the command that has put the
+// key.
 func expired(ttl time.Duration) func([]sim.Operation[server.Command, server.Result]) error {
 	return func(history []sim.Operation[server.Command, server.Result]) error {
 		slices.SortFunc(history, func(a, b sim.Operation[server.Command, server.Result]) int {

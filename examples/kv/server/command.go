@@ -40,8 +40,8 @@ const (
 	IfVersion
 )
 
-// AppendBinary implements encoding.BinaryAppender: operation, condition, version, delta (of a PutFor its TTL),
-// the length of the key, the key, and the value as the rest.
+// AppendBinary implements encoding.BinaryAppender: operation, condition, version, delta (of a PutFor its
+// TTL), the length of the key, the key, and the value as the rest.
 func (c Command) AppendBinary(b []byte) ([]byte, error) {
 	if c.Op == PutFor {
 		c.Delta = int64(c.TTL)

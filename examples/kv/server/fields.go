@@ -54,7 +54,7 @@ func (f *Fields) Varint() (n int64) {
 	return n
 }
 
-// Bytes reads a length of at most limit, and so many bytes.
+// Bytes reads a length n of at most limit, and n bytes.
 func (f *Fields) Bytes(limit uint64) []byte {
 	n := f.Uvarint()
 	if f.err == nil && n > limit {

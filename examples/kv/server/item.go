@@ -44,8 +44,8 @@ const MaxStateBytes = 1 << 30
 // may have one. For the first of them it is the index, as in earlier versions of this program.
 func VersionOf(index uint64, pos uint32) uint64 { return index | uint64(pos)<<48 }
 
-// Apply applies a command, which gives this version at log time now, to items, whose totals are t. An error is
-// one of items.
+// Apply applies a command, which gives this version at log time now, to items, whose totals are t. An error
+// is one of items.
 func (t *Totals) Apply(items Items, c *Command, version uint64, now time.Duration) (Result, error) {
 	switch {
 	case c.Op == Tick:
