@@ -111,8 +111,8 @@ func (s *store) Snapshot() (millrace.Snapshot, error) {
 
 type snapshot map[string]server.Item
 
-// expiring begins a snapshot with items that go by themselves. An earlier version of this program takes it for
-// the number of items, and refuses the snapshot.
+// expiring begins a snapshot with items that go by themselves. An earlier version of this program takes it
+// for the number of items, and refuses the snapshot.
 const expiring = math.MaxUint64
 
 // WriteTo implements millrace.Snapshot: the number of items, and then for each, in the order of the keys, its
