@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -30,13 +31,15 @@ type Backend struct {
 	// Stopping ends when the service stops. Streams end with it.
 	Stopping context.Context
 	Logger   *slog.Logger
+	// Pending counts commands that wait for their outcome.
+	Pending atomic.Int64
 }
 
-// requestTimeout is how long a request may wait for its outcome, as in etcd.
-func (b *Backend) requestTimeout() time.Duration { return 5*time.Second + 2*b.Config.ElectionTimeout }
+// RequestTimeout is how long a request may wait for its outcome, as in etcd.
+func (b *Backend) RequestTimeout() time.Duration { return 5*time.Second + 2*b.Config.ElectionTimeout }
 
-// header returns the header of an answer at a revision.
-func (b *Backend) header(revision int64) *pb.ResponseHeader {
+// Header returns the header of an answer at a revision.
+func (b *Backend) Header(revision int64) *pb.ResponseHeader {
 	return b.fill(&pb.ResponseHeader{Revision: revision})
 }
 
@@ -62,8 +65,10 @@ func (b *Backend) propose(ctx context.Context, cmd []byte) (command.Result, erro
 	if len(cmd) > b.Config.MaxRequestBytes {
 		return command.Result{}, rpctypes.ErrGRPCRequestTooLarge
 	}
-	bounded, cancel := context.WithTimeout(ctx, b.requestTimeout())
+	bounded, cancel := context.WithTimeout(ctx, b.RequestTimeout())
 	defer cancel()
+	b.Pending.Add(1)
+	defer b.Pending.Add(-1)
 	r, err := b.Node.Propose(bounded, cmd)
 	if err != nil {
 		return r, rpcError(ctx, err)
@@ -85,13 +90,18 @@ func (b *Backend) answer(ctx context.Context, cmd []byte, into proto.Message) er
 
 // view calls f when the state may be read: linearizably, or as this member has it.
 func (b *Backend) view(ctx context.Context, serializable bool, f func() error) error {
-	bounded, cancel := context.WithTimeout(ctx, b.requestTimeout())
+	bounded, cancel := context.WithTimeout(ctx, b.RequestTimeout())
 	defer cancel()
 	c := millrace.Linearizable
 	if serializable {
 		c = millrace.Local
 	}
 	return rpcError(ctx, b.Node.View(bounded, c, func(millrace.ReadAt) error { return f() }))
+}
+
+// Read makes a read of nothing: it returns nil when the state may be read.
+func (b *Backend) Read(ctx context.Context, serializable bool) error {
+	return b.view(ctx, serializable, func() error { return nil })
 }
 
 // rpcError returns the error of etcd for an error of the node. ctx is that of the client.

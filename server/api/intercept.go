@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -26,7 +27,8 @@ func ended(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// admit checks what every RPC is checked for, and reports whether the client wants to be refused without a leader.
+// admit checks what every RPC is checked for, and reports whether the client wants to be refused
+// without a leader.
 func (b *Backend) admit(ctx context.Context) (requireLeader bool, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if v := md.Get(rpctypes.MetadataClientAPIVersionKey); len(v) > 0 && !utf8.ValidString(v[0]) {
@@ -52,11 +54,17 @@ func learnersServe(request any) bool {
 
 // Unary checks each unary RPC, and tells the log of slow ones.
 func (s *Services) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if s.learner() && !learnersServe(request) {
+	if s.Learner() && !learnersServe(request) {
 		return nil, rpctypes.ErrGRPCNotSupportedForLearner
 	}
 	if _, err := s.admit(ctx); err != nil {
 		return nil, err
+	}
+	if strings.HasPrefix(info.FullMethod, "/v3") { // locks and elections wait for others; the end does not wait for them
+		bound, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.Stopping, cancel)()
+		ctx = bound
 	}
 	began := time.Now()
 	response, err := next(ctx, request)
@@ -70,10 +78,10 @@ func (s *Services) Unary(ctx context.Context, request any, info *grpc.UnaryServe
 	return response, err
 }
 
-// Stream checks each stream, and ends it when the service stops, or when there is no leader and the client wants
-// that.
+// Stream checks each stream, and ends it when the service stops, or when there is no leader and the
+// client wants that.
 func (s *Services) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if s.learner() && info.FullMethod != pb.Maintenance_Snapshot_FullMethodName {
+	if s.Learner() && info.FullMethod != pb.Maintenance_Snapshot_FullMethodName {
 		return rpctypes.ErrGRPCNotSupportedForLearner
 	}
 	requireLeader, err := s.admit(stream.Context())
@@ -101,7 +109,8 @@ type boundStream struct {
 
 func (s *boundStream) Context() context.Context { return s.ctx }
 
-// leaderlessTimeouts is how many election timeouts without a leader end the streams that want one, as in etcd.
+// leaderlessTimeouts is how many election timeouts without a leader end the streams that want one, as
+// in etcd.
 const leaderlessTimeouts = 3
 
 // leaderless ends streams when this member has had no leader for a while.

@@ -24,7 +24,8 @@ type leases struct {
 	renewals *renewals
 }
 
-// shortestTTL is the TTL to which shorter ones are raised: one and a half election timeouts, in whole seconds.
+// shortestTTL is the TTL to which shorter ones are raised: one and a half election timeouts, in whole
+// seconds.
 func (b *Backend) shortestTTL() int64 {
 	return int64((b.Config.ElectionTimeout*3/2 + time.Second - 1) / time.Second)
 }
@@ -93,8 +94,8 @@ func (s leases) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.
 	return resp, nil
 }
 
-// LeaseKeepAlive answers renewals one by one, in their order. The header is of before the renewal: so a client that
-// sees revision 3 in it knows that the lease was alive then.
+// LeaseKeepAlive answers renewals one by one, in their order. The header is of before the renewal: so a
+// client that sees revision 3 in it knows that the lease was alive then.
 func (s leases) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
 	ctx := stream.Context()
 	requests := make(chan *pb.LeaseKeepAliveRequest)
@@ -229,8 +230,8 @@ const (
 	maxExpired     = 1000                   // leases of one command
 )
 
-// expireLeases ends leases whose time is over, while this member leads. A command names the renewal that the timer
-// knows, so a lease that was renewed meanwhile lives on.
+// expireLeases ends leases whose time is over, while this member leads. A command names the renewal
+// that the timer knows, so a lease that was renewed meanwhile lives on.
 func (b *Backend) expireLeases(ctx context.Context) {
 	for led := range b.Node.Led(ctx) {
 		for led.Err() == nil {

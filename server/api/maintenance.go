@@ -31,7 +31,7 @@ func (s maintenance) Status(context.Context, *pb.StatusRequest) (*pb.StatusRespo
 	resp := &pb.StatusResponse{
 		Header: s.fill(nil), Version: Version, StorageVersion: StorageVersion,
 		Leader: st.Leader, RaftIndex: st.Committed, RaftAppliedIndex: st.Applied, RaftTerm: st.Term,
-		DbSize: disk, DbSizeInUse: inUse, DbSizeQuota: s.Store.Quota(), IsLearner: s.learner(), DowngradeInfo: &pb.DowngradeInfo{},
+		DbSize: disk, DbSizeInUse: inUse, DbSizeQuota: s.Store.Quota(), IsLearner: s.Learner(), DowngradeInfo: &pb.DowngradeInfo{},
 	}
 	if st.Leader == 0 {
 		resp.Errors = append(resp.Errors, "etcdserver: no leader")
@@ -42,8 +42,8 @@ func (s maintenance) Status(context.Context, *pb.StatusRequest) (*pb.StatusRespo
 	return resp, nil
 }
 
-// learner reports whether this member has no vote.
-func (b *Backend) learner() bool { return slices.Contains(b.Node.Members().Learners, b.ID) }
+// Learner reports whether this member has no vote.
+func (b *Backend) Learner() bool { return slices.Contains(b.Node.Members().Learners, b.ID) }
 
 func (s maintenance) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.HashResponse, error) {
 	h, err := s.Store.Hash(ctx)
@@ -96,7 +96,7 @@ func (s maintenance) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*
 		return nil, rpctypes.ErrGRPCBadLeaderTransferee
 	}
 	if r.TargetID != s.ID {
-		bounded, cancel := context.WithTimeout(ctx, s.requestTimeout())
+		bounded, cancel := context.WithTimeout(ctx, s.RequestTimeout())
 		defer cancel()
 		if err := s.Node.TransferLeadership(bounded, r.TargetID); err != nil {
 			return nil, rpcError(ctx, err)

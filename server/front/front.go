@@ -26,8 +26,7 @@ import (
 
 // Options are what the front serves.
 type Options struct {
-	Config *config.Config
-	// Register registers the services. It is called once, before anything is served.
+	// Register registers the services.
 	Register func(grpc.ServiceRegistrar)
 	// Pages serves every path outside /v3/, on all HTTP listeners.
 	Pages http.Handler
@@ -36,7 +35,6 @@ type Options struct {
 	// Unary and Stream are called around each RPC, the first one outermost.
 	Unary  []grpc.UnaryServerInterceptor
 	Stream []grpc.StreamServerInterceptor
-	Logger *slog.Logger
 }
 
 // overheadBytes is what a message may have beyond the bound of a request, as in etcd.
@@ -51,7 +49,8 @@ const (
 
 // Front is the open front. After Open clients wait in the backlog of the listeners until Serve.
 type Front struct {
-	o         Options
+	c         *config.Config
+	logger    *slog.Logger
 	grpc      *grpc.Server
 	health    *health.Server
 	http      *http.Server
@@ -66,26 +65,17 @@ type Front struct {
 }
 
 // Open listens on all URLs of the configuration.
-func Open(o Options) (f *Front, err error) {
-	f = &Front{o: o, inside: bufconn.Listen(1 << 20), health: health.NewServer(), gateway: func() {}}
-	defer func() {
-		if err != nil {
-			f.closeListeners()
-		}
-	}()
-	f.grpc = newGRPC(o)
-	o.Register(f.grpc)
-	grpc_health_v1.RegisterHealthServer(f.grpc, f.health)
-	reflection.Register(f.grpc)
+func Open(c *config.Config, logger *slog.Logger) (f *Front, err error) {
+	f = &Front{c: c, logger: logger, inside: bufconn.Listen(1 << 20), health: health.NewServer(), gateway: func() {}}
 	f.SetServing(false)
 	if err := f.listen(); err != nil {
+		f.closeListeners()
 		return nil, err
 	}
 	return f, nil
 }
 
-func newGRPC(o Options) *grpc.Server {
-	c := o.Config
+func newGRPC(c *config.Config, o Options) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.Creds(arrived{}), grpc.ConnectionTimeout(firstBytesTimeout),
 		grpc.MaxRecvMsgSize(c.MaxRequestBytes + overheadBytes), grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxConcurrentStreams(c.MaxStreams),
@@ -103,7 +93,7 @@ func newGRPC(o Options) *grpc.Server {
 
 // listen opens a sorter for each URL of clients, and the listeners for metrics.
 func (f *Front) listen() error {
-	c := f.o.Config
+	c := f.c
 	var secured *reloader
 	open := func(u *url.URL) (net.Listener, *reloader, error) {
 		l, err := listen(u, c.ReusePort)
@@ -111,7 +101,7 @@ func (f *Front) listen() error {
 			return l, nil, err
 		}
 		if secured == nil {
-			secured, err = newReloader(c.ClientTLS, f.o.Logger)
+			secured, err = newReloader(c.ClientTLS, f.logger)
 		}
 		if err != nil {
 			_ = l.Close()
@@ -150,7 +140,7 @@ func (f *Front) listen() error {
 
 // Dial returns a connection to the services in this process, which passes neither a socket nor TLS.
 func (f *Front) Dial() (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+f.o.Config.Name, f.Inside()...)
+	return grpc.NewClient("passthrough:///"+f.c.Name, f.Inside()...)
 }
 
 // Inside are the options with which a client in this process dials the services.
@@ -162,30 +152,33 @@ func (f *Front) Inside() []grpc.DialOption {
 	}
 }
 
-// Serve begins to serve, and returns at once. failed is called if a listener fails.
-func (f *Front) Serve(failed func(error)) error {
+// Serve begins to serve, and returns at once. failed is called if a listener fails. It is called once.
+func (f *Front) Serve(o Options, failed func(error)) error {
+	f.grpc = newGRPC(f.c, o)
+	o.Register(f.grpc)
+	grpc_health_v1.RegisterHealthServer(f.grpc, f.health)
+	reflection.Register(f.grpc)
 	pages := http.NewServeMux()
-	pages.Handle("/", f.o.Pages)
-	if f.o.Config.Gateway {
+	pages.Handle("/", o.Pages)
+	if f.c.Gateway {
 		conn, err := f.Dial()
 		if err != nil {
 			return err
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		f.gateway = func() { cancel(); _ = conn.Close() }
-		g, err := newGateway(ctx, conn, f.o.Logger)
+		g, err := newGateway(ctx, conn, f.logger)
 		if err != nil {
 			f.gateway()
 			return err
 		}
 		pages.Handle("/v3/", g)
 	}
-	c := f.o.Config
 	f.http = f.newHTTP(&access{
-		next: pages, cors: c.CORS, hosts: c.HostWhitelist, logger: f.o.Logger,
-		bodyBytes: 4*int64(c.MaxRequestBytes) + 1<<20, // base64 takes 4/3; what is too large is refused as a request
+		next: pages, cors: f.c.CORS, hosts: f.c.HostWhitelist, logger: f.logger,
+		bodyBytes: 4*int64(f.c.MaxRequestBytes) + 1<<20, // base64 takes 4/3; what is too large is refused as a request
 	})
-	f.metrics = f.newHTTP(f.o.Metrics)
+	f.metrics = f.newHTTP(o.Metrics)
 	run := func(what string, serve func() error) {
 		f.running.Go(func() {
 			err := serve()
@@ -247,8 +240,7 @@ func (f *Front) SetServing(yes bool) {
 // way until ctx ends. Streams must have been ended before.
 func (f *Front) Close(ctx context.Context) {
 	f.closeListeners()
-	if f.http == nil {
-		f.grpc.Stop()
+	if f.http == nil { // it was never served
 		return
 	}
 	var drained sync.WaitGroup

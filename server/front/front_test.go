@@ -62,14 +62,12 @@ func start(t *testing.T, k *kv, args ...string) *Front {
 		t.Fatal(err)
 	}
 	pages := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "page %s", r.URL.Path) })
-	f, err := Open(Options{
-		Config: l.Config, Pages: pages, Metrics: pages, Logger: slog.New(slog.DiscardHandler),
-		Register: func(s grpc.ServiceRegistrar) { pb.RegisterKVServer(s, k) },
-	})
+	f, err := Open(l.Config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Serve(func(err error) { t.Error(err) }); err != nil {
+	o := Options{Pages: pages, Metrics: pages, Register: func(s grpc.ServiceRegistrar) { pb.RegisterKVServer(s, k) }}
+	if err := f.Serve(o, func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
