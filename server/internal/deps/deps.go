@@ -3,8 +3,6 @@ package deps
 
 import (
 	_ "github.com/anishathalye/porcupine"
-	_ "github.com/cockroachdb/pebble/v2"
-	_ "github.com/cockroachdb/pebble/v2/cockroachkvs"
 	_ "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	_ "github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	_ "github.com/prometheus/client_golang/prometheus"
