@@ -57,8 +57,8 @@ type Server struct {
 	closed  error
 }
 
-// Start starts a member in its directory, new or used before, and returns when clients can connect. It does not
-// wait for other members: requests do. ctx bounds the start only.
+// Start starts a member in its directory, new or used before, and returns when clients can connect. It
+// does not wait for other members: requests do. ctx bounds the start only.
 func Start(ctx context.Context, c Config) (s *Server, err error) {
 	s = &Server{c: c, logger: c.Logger, ready: make(chan struct{}), failed: make(chan error, 1)}
 	if s.logger == nil {
@@ -272,9 +272,9 @@ func (s *Server) abandon() {
 	}
 }
 
-// Close ends the member in order: it says that it stops, hands its leadership over, ends watches with an error after
-// which clients go to another member, answers what is under way, and syncs and closes the log. ctx bounds all of
-// that; requests have StopTimeout.
+// Close ends the member in order: it says that it stops, hands its leadership over, ends watches with
+// an error after which clients go to another member, answers what is under way, and syncs and closes
+// the log. ctx bounds all of that; requests have StopTimeout.
 func (s *Server) Close(ctx context.Context) error {
 	s.once.Do(func() { s.closed = s.close(ctx) })
 	return s.closed

@@ -32,7 +32,8 @@ type Sample struct {
 	KnownPeers                           int
 }
 
-// Metrics are the metrics of a member, in a registry of their own, so that one process may have several members.
+// Metrics are the metrics of a member, in a registry of their own, so that one process may have several
+// members.
 type Metrics struct {
 	GRPC     *grpcprom.ServerMetrics
 	registry *prometheus.Registry
