@@ -370,7 +370,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestMemberList, status, leader moves and pages.
+// TestOperations holds status, members, moves of the leader, and pages.
 func TestOperations(t *testing.T) {
 	c := newCluster(t, 3)
 	ctx := c.context()

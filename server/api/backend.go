@@ -54,7 +54,7 @@ func (b *Backend) fill(h *pb.ResponseHeader) *pb.ResponseHeader {
 	return b.identify(h)
 }
 
-// identify fills in a header but for its revision.
+// identify fills in a header except its revision.
 func (b *Backend) identify(h *pb.ResponseHeader) *pb.ResponseHeader {
 	h.ClusterId, h.MemberId, h.RaftTerm = b.Node.Host().Cluster(), b.ID, b.Node.Status().Term
 	return h

@@ -1,5 +1,5 @@
 // Package api serves etcd's RPCs: it checks requests in etcd's order, proposes commands, reads the
-// state, and fills in headers. What is checked before a command is proposed costs nobody else anything;
+// state, and fills in headers. What is checked before a command is proposed costs no other member anything;
 // what depends on the state is checked by the state machine (package kv).
 //
 // The errors are etcd's: codes and texts come from rpctypes. An outcome that is not known is

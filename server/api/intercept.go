@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// stopped is the error of streams that end because the service stops: clients go on with another member.
+// stopped is the error of streams that end because the service stops: clients continue with another member.
 func stopped() error { return rpctypes.ErrGRPCStopped }
 
 // ended returns why a context has ended: its cause if that is an error of etcd's.

@@ -24,9 +24,9 @@ type leases struct {
 	renewals *renewals
 }
 
-// shortestTTL is the TTL to which shorter ones are raised: one and a half election timeouts, in whole
+// minTTL is the TTL to which shorter ones are raised: one and a half election timeouts, in whole
 // seconds.
-func (b *Backend) shortestTTL() int64 {
+func (b *Backend) minTTL() int64 {
 	return int64((b.Config.ElectionTimeout*3/2 + time.Second - 1) / time.Second)
 }
 
@@ -39,7 +39,7 @@ func (s leases) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.Le
 		id = drawID()
 	}
 	resp := &pb.LeaseGrantResponse{}
-	if err := s.answer(ctx, command.LeaseGrant(id, max(r.TTL, s.shortestTTL())), resp); err != nil {
+	if err := s.answer(ctx, command.LeaseGrant(id, max(r.TTL, s.minTTL())), resp); err != nil {
 		return nil, err
 	}
 	resp.Header = s.fill(resp.Header)

@@ -120,9 +120,9 @@ func (h *hub) deliver(b feed.Batch) {
 	}
 }
 
-// place makes a watcher level if its cursor allows that, and otherwise leaves it behind. It returns
+// admit makes a watcher level if its cursor allows that, and otherwise leaves it behind. It returns
 // whether it is level. The caller holds both locks.
-func (h *hub) place(w *watcher) bool {
+func (h *hub) admit(w *watcher) bool {
 	s := w.stream
 	if w.gone || w.next < h.cursor {
 		return false

@@ -117,7 +117,7 @@ func (s *stream) level(v *Service, got []*watcher, next int64) (more bool) {
 	defer s.mu.Unlock()
 	for _, w := range got {
 		w.next = max(w.next, next)
-		v.hub.place(w)
+		v.hub.admit(w)
 	}
 	return len(s.behind) > 0
 }

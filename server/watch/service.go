@@ -183,7 +183,7 @@ func (v *Service) create(s *stream, r *pb.WatchCreateRequest) {
 	created.WatchId = w.id
 	s.watchers[w.id] = w
 	s.enqueue(item{response: created})
-	if w.next < compacted || !v.hub.place(w) { // replay cancels what is compacted
+	if w.next < compacted || !v.hub.admit(w) { // replay cancels what is compacted
 		s.behind[w] = true
 		s.poke()
 	}
