@@ -118,7 +118,7 @@ func (v *Service) receive(s *stream, g pb.Watch_WatchServer) error {
 	for {
 		r, err := g.Recv()
 		if err == nil {
-			err = s.room()
+			err = s.waitForSpace()
 		}
 		if err != nil {
 			return err

@@ -139,9 +139,9 @@ func (s *stream) enqueue(i item) {
 	s.poke()
 }
 
-// room waits until few responses without events are queued: a client that sends requests and reads
+// waitForSpace waits until few responses without events are queued: a client that sends requests and reads
 // nothing waits.
-func (s *stream) room() error {
+func (s *stream) waitForSpace() error {
 	for {
 		s.mu.Lock()
 		full, drained := s.control >= maxControl, s.drained
