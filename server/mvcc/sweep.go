@@ -188,11 +188,12 @@ func (s *Store) Swept() (through int64, wait <-chan struct{}) {
 	return s.progress.swept, s.sweepDone
 }
 
-// Close ends the waits for the sweep. The engine is the caller's.
+// Close ends the waits for the sweep, and of the sweep. The engine is the caller's.
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holds++ // for good
+	s.wakeSweep()
 	close(s.sweepDone)
 	s.sweepDone = make(chan struct{})
 }
