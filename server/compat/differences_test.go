@@ -9,8 +9,8 @@ const (
 	sayBad      = "etcd closes a connection whose first bytes are no request; here it gets an answer of HTTP first"
 )
 
-// differences are the rows whose answers differ, and why. A row that is not here must be equal, and a row that is
-// here must differ.
+// differences are the rows whose answers differ, and why. A row that is not here must be equal, and a
+// row that is here must differ.
 var differences = map[string]string{
 	"status":     noQuota,
 	"hash":       "the number is of the state's digest; etcd's is of the bytes of its bbolt file. hashkv is equal",

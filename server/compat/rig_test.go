@@ -131,7 +131,8 @@ func (s *side) normal(text string) string {
 	return text
 }
 
-// compact removes blanks outside of the strings of JSON: protojson adds some, which differ from build to build.
+// compact removes blanks outside of the strings of JSON: protojson adds some, which differ from build
+// to build.
 func compactJSON(b []byte) string {
 	var out bytes.Buffer
 	inside, escaped := false, false
