@@ -175,8 +175,27 @@ func (w *world) recordSkips(r *replica, committed uint64) {
 		}
 		if g.skips[skipped] == 0 {
 			w.count(CommandsSkipped)
+			w.checkSkip(g, skipped)
 		}
 		g.skips[skipped] = at.index
+	}
+}
+
+// checkSkip demands that no majority of the members has the effect of a command when the group begins to skip
+// it: those must be replaced.
+func (w *world) checkSkip(g *ghost, skipped raftpb.Position) {
+	var have []string
+	members := 0
+	w.eachReplica(func(r *replica) {
+		if r.ghost != g || r.group == nil || r.neverJoined() {
+			return
+		}
+		if members++; r.has(skipped) {
+			have = append(have, r.name)
+		}
+	})
+	if members == len(w.hosts) && len(have) > members/2 {
+		w.breaks(property.StateMachineSafety, "group %d skips command %v, and %v of %d members have its effect", g.id, skipped, have, members)
 	}
 }
 
@@ -187,7 +206,10 @@ func skippedBy(e *raftpb.Entry) (at raftpb.Position, skips bool) {
 		return at, false
 	}
 	index, n := binary.Uvarint(e.Data[head:])
-	pos, _ := binary.Uvarint(e.Data[head+n:]) // 0 if there is none
+	pos, m := binary.Uvarint(e.Data[head+n:]) // 0 if there is none
+	if len(e.Data) > head+n+max(m, 0) {
+		return at, false // it makes the command wait, or lets it go
+	}
 	return raftpb.Position{Index: index, Pos: uint32(pos)}, true
 }
 
