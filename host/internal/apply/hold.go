@@ -71,19 +71,18 @@ func (s *Skips) HeldBy(at raftpb.Position) (by uint64) {
 	return by
 }
 
-// free returns how many of the first commands do not wait. If that is none, held is why. A machine on disk
-// gets all commands with one index in one call, so they all wait.
+// free returns how many of the first commands do not wait. If that is none, held is why. All commands of an
+// entry wait together: what is applied ends with an entry.
 func (q *Queue) free(commands []statemachine.Entry) (n int, held *outcome.HaltedError) {
 	q.trying.Store(commands[len(commands)-1].Index) // before it looks: MayHaveApplied
 	holds := q.Skips.Holds()
 	if holds == nil || q.rebuilding || q.inTurn {
 		return len(commands), nil // what is applied again was applied
 	}
-	onDisk := q.isOnDisk()
 	for n = range commands {
 		at := commands[n].Position()
-		i := slices.IndexFunc(holds, func(h Hold) bool { return h.At == at || onDisk && h.At.Index == at.Index })
-		if i < 0 || onDisk && at.Index <= q.kept.Load() || q.Skips.Of(holds[i].At) > 0 {
+		i := slices.IndexFunc(holds, func(h Hold) bool { return h.At.Index == at.Index })
+		if i < 0 || at.Index <= q.kept.Load() || q.Skips.Of(holds[i].At) > 0 {
 			continue
 		}
 		if n == 0 {

@@ -257,6 +257,7 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 			free, held := q.free(commands)
 			if held != nil {
 				returned = true
+				q.countApplied(entries[:held.First-entries[0].Index])
 				return held
 			}
 			m := q.together(commands[:free])
