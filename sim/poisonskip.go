@@ -274,6 +274,30 @@ func (p *poisons) visit(r *replica) {
 		p.skip(r, raftpb.Position{Index: first.Index + pick(p.rng, ^uint64(0), 1), Pos: p.w.packing.drawPos()}) // a mistake
 	case r.leads() || p.rng.IntN(4) == 0:
 		p.skip(r, first)
+		if strings.HasPrefix(command, poisonPrefix+"some") && p.rng.IntN(2) == 0 {
+			p.renewAll(r)
+		}
+	}
+}
+
+// renewAll gives all hosts the new program while a skip is under way: a second operator, who does not know of
+// it. So members apply the command after they have said that they have not. The host that was asked is cut off
+// for a while, so what it has appended is committed late, if it is.
+func (p *poisons) renewAll(asked *replica) {
+	if !p.w.nemesis.stopped && p.rng.IntN(2) == 0 {
+		p.w.plan(between(p.rng, 0, 10*time.Millisecond), "the host that was asked is cut off", nil, func() {
+			if !p.w.nemesis.stopped {
+				p.w.nemesis.isolateHost(asked.life.host)
+			}
+		})
+	}
+	for _, h := range p.w.hosts {
+		p.blind[h.id] = false
+		p.w.plan(between(p.rng, 0, 40*time.Millisecond), fmt.Sprintf("host %d gets the new program", h.id), nil, func() {
+			if l := h.alive; l != nil && l.process != nil && !l.dead {
+				p.restart(h)
+			}
+		})
 	}
 }
 
