@@ -147,10 +147,10 @@ var names = []declared{
 // below them; "." is the root folder itself). A word whose concept does not exist yet is kept free for its folder.
 var folders = map[string][]string{
 	"Arena":     {"raft"},
-	"Cursor":    {"raft", "host", "sim", "tests"},
+	"Cursor":    {"raft", "host", "sim", "tests", "server"},
 	"Fence":     {"wal", "host", "examples", "tests/compare/others/foreign/journal"},
 	"Lane":      {"host"},
-	"Lease":     {".", "raft", "host", "internal", "sim", "examples", "cmd"},
+	"Lease":     {".", "raft", "host", "internal", "sim", "examples", "cmd", "server"},
 	"Nemesis":   {"sim"},
 	"Receipt":   {".", "host", "sim", "examples", "cmd"},
 	"Salt":      {"wal"},
