@@ -24,24 +24,24 @@ import (
 //	          and has not applied the command, does not apply it until it is decided (apply/hold.go)
 //	in force  in the same term, when the first is committed, its machine is halted there still, and a majority
 //	          has not applied the command, as each has said when it had the first entry durably. Or
-//	released  if that is not so, or if the answers take too long
+//	released  otherwise, or if the answers take too long
 //
 // An entry of a later term that is committed releases the command, too: only the leader of the first entry
 // puts the second one behind it. So a skip that comes late, when the members have started again and have
 // applied the command after all, is none. Without the first entry it could halt every member for good.
 //
 // A machine on disk gets all commands of an entry in one call. If it does not say which it was, the operator
-// does. A member skips the command if it knows, before it applies it, that the entry is committed: from its own
-// turns, or when the group is opened from the log and the note (apply/note.go). What a machine has passed by is
-// part of its state (apply.Queue), and so of its snapshots.
+// does. A member skips the command if it knows, before it applies it, that the entry is committed: from its
+// own turns, or when the group is opened from the log and the note (apply/note.go). What a machine has passed
+// by is part of its state (apply.Queue), and so of its snapshots.
 //
 // Invariant: the state behind the entry never has the effect of the command. A member that has applied the
 // command, whether by itself or by a snapshot, halts at the entry for good and must be replaced. Those are a
 // minority.
 
 // orderSkips looks for entries that skip a command among those that are committed and not handed out yet: a
-// halted machine may keep the core from handing them out. It ends what is decided, and a leader decides. It is
-// part of a turn.
+// halted machine may keep the core from handing them out. It ends what is decided, and a leader decides. It
+// is part of a turn.
 func (g *Group) orderSkips() (again bool) {
 	holds := len(g.machine.apply.Skips.Holds()) > 0
 	if !holds && !g.members.Noted.Any() {
@@ -107,7 +107,7 @@ func (g *Group) decideSkips(commit uint64) {
 		if !isOurs(h) || g.isDeciding(h) {
 			continue
 		}
-		decided := entry.Skip{ID: h.ID, At: h.At, Step: entry.SkipReleased}
+		decided := entry.Skip{ID: membership.PlanID(h.ID), At: h.At, Step: entry.SkipReleased}
 		err := g.rejectSkip(h.At, leader.IsAhead)
 		switch {
 		case err == nil && leader.LackWith(h.At.Index, h.By):
@@ -245,8 +245,8 @@ func (g *Group) awaitsOthers() bool {
 	return len(g.memberIDs()) > 1 && g.leadership.leader.AwaitsAnswers()
 }
 
-// orderSkip puts a committed entry that skips a command in force, or lets the command go. It returns why it does
-// neither.
+// orderSkip puts a committed entry that skips a command in force, or lets the command go. It returns why it
+// does neither.
 func (g *Group) orderSkip(e *raftpb.Entry) error {
 	if s, err := entry.DecodeSkip(e.Data); err == nil && s.Step != entry.SkipInForce {
 		if g.machine.apply.Release(e) {

@@ -281,8 +281,8 @@ func (p *poisons) visit(r *replica) {
 }
 
 // renewAll gives all hosts the new program while a skip is under way: a second operator, who does not know of
-// it. So members apply the command after they have said that they have not. The host that was asked is cut off
-// for a while, so what it has appended is committed late, if it is.
+// it. So members apply the command after they have said that they have not. The host that was asked is cut
+// off for a while, so what it has appended is committed late, if it is.
 func (p *poisons) renewAll(asked *replica) {
 	if !p.w.nemesis.stopped && p.rng.IntN(2) == 0 {
 		p.w.plan(between(p.rng, 0, 10*time.Millisecond), "the host that was asked is cut off", nil, func() {

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/millracetest"
 )
 
-// TestNoTimePassesWithoutALeader: while no member leads, log time stands still, but for what it takes to
+// TestNoTimePassesWithoutALeader: while no member leads, log time stands still, except what it takes to
 // notice. So an alarm in half a minute does not ring because the group had no leader for ten.
 func TestNoTimePassesWithoutALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

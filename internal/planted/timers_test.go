@@ -24,7 +24,7 @@ var timerBugs = []bug{
 		q.remove(len(q.heap) - 1)
 	}
 `}}},
-	{name: "log_time_without_a_leader", what: "log time passes while no member leads, so leases end that nobody could renew", in: "host/internal/apply", found: "TestLogTimeStandsStillWithoutALeader",
+	{name: "log_time_without_a_leader", what: "log time passes while no member leads, so leases end that no client could renew", in: "host/internal/apply", found: "TestLogTimeStandsStillWithoutALeader",
 		also: []judge{{in: "timers", test: "TestNoTimePassesWithoutALeader"}}, edits: []edit{{"host/internal/apply/logtime.go",
 			`	if !l.led {
 		return l.until

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/host/internal/entry"
-	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -21,7 +20,7 @@ import (
 
 // Hold is a command that waits.
 type Hold struct {
-	ID   membership.PlanID // of the skip
+	ID   [16]byte // of the skip
 	At   raftpb.Position
 	By   uint64 // the entry that says so,
 	Term uint64 // and its term
@@ -126,11 +125,11 @@ func holdOf(e *raftpb.Entry) (Hold, bool) {
 		return Hold{}, false
 	}
 	s, err := entry.DecodeSkip(e.Data)
-	return Hold{s.ID, s.At, e.Index, e.Term}, err == nil && s.Step == entry.SkipHeld && s.At.Index < e.Index
+	return Hold{[16]byte(s.ID), s.At, e.Index, e.Term}, err == nil && s.Step == entry.SkipHeld && s.At.Index < e.Index
 }
 
-// HoldBack makes the command of an entry wait that was appended to the log, if it says so and the machine has not
-// applied it.
+// HoldBack makes the command of an entry wait that was appended to the log, if it says so and the machine has
+// not applied it.
 func (q *Queue) HoldBack(e *raftpb.Entry) {
 	if h, is := holdOf(e); is && q.applied.Load() < h.At.Index {
 		q.Skips.AddHold(h)

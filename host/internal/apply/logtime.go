@@ -12,9 +12,9 @@ import (
 // one and the monotonic time since then. So a wall clock that jumps changes nothing.
 //
 // Only time with a leader counts, as this host has seen it (SetLed). While no member leads, no client can
-// renew what expires by log time, and nothing may expire for that. A host that was cut off has seen no leader,
-// though another majority had one: it is behind until it applies a stamp. So log time may be late, and is
-// never early.
+// renew what expires by log time, and nothing may expire for that. A host that was cut off has seen no
+// leader, though another majority had one: it is behind until it applies a stamp. So log time may be late,
+// and is never early.
 //
 // It counts from two stamps, and takes what leads further: the last that this host applied, and the last that
 // it gave. A stamp is applied a round later than it was given. Without the second, each stamp would lose the

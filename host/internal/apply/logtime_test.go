@@ -41,7 +41,8 @@ func TestLogTimeNeverRunsAhead(t *testing.T) {
 	}
 }
 
-// While no leader is known, log time stands still. A stamp of another host that comes later counts all the same.
+// While no leader is known, log time stands still. A stamp of another host that comes later counts all the
+// same.
 func TestLogTimeStandsStillWithoutALeader(t *testing.T) {
 	var l LogTime
 	at := func(now, want time.Duration) {

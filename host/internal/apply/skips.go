@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Skips are the commands that the group skips, as far as this member knows the entries as committed, and those
-// that wait until the group has decided.
+// Skips are the commands that the group skips, as far as this member knows the entries as committed. It has
+// those, too, for which the group has not decided yet.
 type Skips struct {
 	holds atomic.Pointer[[]Hold] // never changed in place; nil: none
 
