@@ -2,6 +2,9 @@ package millrace
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/millrace/millrace/host/session"
@@ -18,7 +21,7 @@ import (
 type SessionID = session.ID
 
 // SessionMark is the place of a command in a session. It is a value, and may travel: a client in another
-// process sends its fields along with the command.
+// process sends its fields along with the command, or its String, which ParseSessionMark reads.
 type SessionMark struct {
 	// Session is the id of the session.
 	Session SessionID
@@ -37,6 +40,35 @@ type SessionMark struct {
 func (m SessionMark) Following(n int) SessionMark {
 	m.Number += uint64(max(n, 0))
 	return m
+}
+
+// String returns the mark as a text: SESSION:NUMBER:LOW, or SESSION:NUMBER if the client sends one command
+// after the other. The session is SessionID.String.
+func (m SessionMark) String() string {
+	k := m.mark()
+	text := k.ID.String() + ":" + strconv.FormatUint(k.Number, 10)
+	if k.Low != k.Number {
+		text += ":" + strconv.FormatUint(k.Low, 10)
+	}
+	return text
+}
+
+// ParseSessionMark reads what SessionMark.String returns, such as a header of a request.
+func ParseSessionMark(text string) (SessionMark, error) {
+	var m SessionMark
+	id, numbers, _ := strings.Cut(text, ":")
+	number, low, explicit := strings.Cut(numbers, ":")
+	if !explicit {
+		low = number
+	}
+	err := m.Session.UnmarshalText([]byte(id))
+	var err1, err2 error
+	m.Number, err1 = strconv.ParseUint(number, 10, 64)
+	m.Low, err2 = strconv.ParseUint(low, 10, 64)
+	if err != nil || err1 != nil || err2 != nil || m.Low == 0 || m.Low > m.Number {
+		return SessionMark{}, fmt.Errorf("millrace: %.100q is no mark of a session, want SESSION:NUMBER with the id of a session and the number of the command in it, 1 for the first; or SESSION:NUMBER:LOW with the lowest number without an outcome", text)
+	}
+	return m, nil
 }
 
 // mark is m as package host knows it. At a later attempt the session may know more outcomes.

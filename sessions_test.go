@@ -57,3 +57,33 @@ func TestSessionsAreBounded(t *testing.T) {
 		t.Errorf("an expiry of 1 ns: %v", err)
 	}
 }
+
+// TestSessionMarkText: the text of a mark is read as the same mark, and nothing else is read as one.
+func TestSessionMarkText(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef.70"
+	for text, want := range map[string]string{
+		id + ":1":                      id + ":1",
+		id + ":7:7":                    id + ":7",
+		id + ":7:3":                    id + ":7:3",
+		id + ":18446744073709551615:1": id + ":18446744073709551615:1",
+	} {
+		m, err := millrace.ParseSessionMark(text)
+		if err != nil || m.String() != want {
+			t.Errorf("%s: %v, %v; want %s", text, m, err, want)
+		}
+	}
+	for _, text := range []string{"", ":", id, id + ":", id + ":0", id + ":1:0", id + ":1:2", id + ":1:1:1", id + ":-1", id + ":1:", "x:1", id + ":18446744073709551616", strings.Repeat("x", 1000)} {
+		m, err := millrace.ParseSessionMark(text)
+		if err == nil || !strings.Contains(err.Error(), "want SESSION:NUMBER") || len(err.Error()) > 400 {
+			t.Errorf("%.100q: %v, %v", text, m, err)
+		}
+	}
+	s := alone(t)
+	n := open(t, s, millrace.InMemory[int64, int64](&nilMachine[int64]{}, millrace.Binary[int64]()))
+	session := n.NewSession()
+	first, second := session.Next(), session.Next()
+	session.End(first)
+	if got, err := millrace.ParseSessionMark(second.String()); err != nil || got.Number != 2 || got.Low != 2 || got.Session != session.ID() {
+		t.Errorf("%v is read as %v (%v)", second, got, err)
+	}
+}

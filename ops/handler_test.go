@@ -186,36 +186,10 @@ func TestPages(t *testing.T) {
 // Each bad request has a status and a sentence.
 func TestBadRequests(t *testing.T) {
 	s := newSite(t, openNode(t, alone()), Options{})
-	for _, c := range []struct {
-		method, path string
-		code         int
-		want         string
-	}{
-		{"POST", "/metrics", 405, "POST /metrics: want GET or HEAD"},
-		{"DELETE", "/members", 405, "DELETE /members: want GET or HEAD"},
-		{"PUT", "/backup", 405, "PUT /backup: want GET or HEAD"},
-		{"HEAD", "/backup", 405, ""},
-		{"GET", "/", 404, `"/" is no page; there are /metrics`},
-		{"GET", "/healthz", 404, `"/healthz" is no page`},
-		{"GET", "/metrics/", 404, `"/metrics/" is no page`},
-		{"GET", "/debug/pprof/", 404, "the setting pprof allows them"},
-		{"GET", "/debug/pprof/heap", 404, "the setting pprof allows them"},
-		{"GET", "/livez?verbose", 400, `/livez has the parameter "verbose", and takes none`},
-		{"GET", "/metrics?name=up", 400, `/metrics has the parameter "name", and takes none`},
-		{"GET", "/readyz?v", 400, `/readyz has the parameter "v", want verbose`},
-		{"GET", "/readyz?verbose=no", 400, `verbose="no", want verbose or verbose=true`},
-		{"GET", "/readyz?verbose&verbose", 400, "the parameter verbose 2 times"},
-		{"GET", "/readyz?verbose=%zz", 400, "the query of /readyz cannot be read"},
-		{"GET", "/explain?format=yaml", 400, `format="yaml", want format=text or format=json`},
-		{"GET", "/explain?format=", 400, `format="", want`},
-		{"GET", "/explain?Format=json", 400, `the parameter "Format", want format`},
-		{"GET", "/members?format=JSON", 400, `format="JSON"`},
-		{"GET", "/backup?local=false", 400, `local="false", want local or local=true`},
-		{"GET", "/backup?to=/etc/passwd", 400, `the parameter "to", want local`},
-	} {
-		code, body := s.do(c.method, c.path)
-		if code != c.code || !strings.Contains(body, c.want) {
-			t.Errorf("%s %s is %d %q, want %d %q", c.method, c.path, code, body, c.code, c.want)
+	for _, row := range badInput(t, "page") {
+		method, path, _ := strings.Cut(row.input, " ")
+		if code, body := s.do(method, path); code != row.status || !strings.Contains(body, row.want) {
+			t.Errorf("line %d: %s is %d %q, want %d %q", row.line, row.input, code, body, row.status, row.want)
 		}
 	}
 	for _, name := range []string{"millrace_groups", "go_goroutines"} {

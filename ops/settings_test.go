@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -108,82 +109,59 @@ func TestBadSettings(t *testing.T) {
 	if err := os.WriteFile(large, bytes.Repeat([]byte("# nothing\n"), maxFileBytes/10+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ args, environment, file, want string }{
-		// The command line.
-		{"", "", "", "Config.ID is 0; give each member a different id, starting at 1 [Config.ID is the setting id (the default)]"},
-		{"--id one", "", "", `setting id (the command line) is "one", want a number from 0 to 18446744073709551615`},
-		{"--id -1", "", "", `setting id (the command line) is "-1", want a number from 0`},
-		{"--id 18446744073709551616", "", "", `setting id (the command line) is "18446744073709551616", want a number from 0`},
-		{one + " --leases=perhaps", "", "", `setting leases (the command line) is "perhaps", want true or false`},
-		{one + " --heartbeat 100", "", "", `setting heartbeat (the command line) is "100", want a time such as 500ms or 10s`},
-		{one + " --heartbeat 1us", "", "", "Config.HeartbeatInterval is the setting heartbeat (the command line)"},
-		{one + " --election-timeout 1ms", "", "", "Config.ElectionTimeout is the setting election-timeout (the command line)"},
-		{one + " --memory-bytes 64MiB", "", "", `setting memory-bytes (the command line) is "64MiB", want a whole number such as 65536`},
-		{one + " --memory-bytes 1", "", "", "Config.MemoryBytes is the setting memory-bytes (the command line)"},
-		{one + " --max-command-bytes -1", "", "", "Config.MaxCommandBytes is -1"},
-		{one + " --member 1=a", "", "", "the command line has --member, which is no setting (--members is)"},
-		{one + " --bootstrap-expect 3", "", "", "the command line has --bootstrap-expect, which is no setting; -h lists them"},
-		{one + " more", "", "", `"more" is no setting`},
-		{one + " --zone", "", "", "the command line: flag needs an argument: -zone"},
-		{"--id 1 --dir d --members 127.0.0.1:7001", "", "", `setting members (the command line) is "127.0.0.1:7001": "127.0.0.1:7001": want number=address`},
-		{"--id 1 --dir d --members 0=127.0.0.1:7001", "", "", "with a number above 0"},
-		{"--id 1 --dir d --members 1=127.0.0.1:7001,1=127.0.0.1:7002", "", "", `"1=127.0.0.1:7002": want number=address with a number above 0, each number once`},
-		{"--id 1 --dir d --members 1=127.0.0.1", "", "", "member 1: want host:port"},
-		{"--id 1 --dir d --members 1=10.0.0.1:7001", "", "", "which is not a loopback address; without Config.TLS"},
-		{"--id 2 --dir d --members 1=127.0.0.1:7001", "", "", "Config.Members has no entry for this host, id 2"},
-		{"--id 1 --members 1=127.0.0.1:7001", "", "", "Config.Dir is the setting dir (the default)"},
-		{one + " --cert a.pem", "", "", "KeyFile"},
-		{one + " --cert a --key b --ca c --insecure", "", "", "Config.Insecure is the setting insecure (the command line)"},
-		{one + " --join-token-file /does/not/exist", "", "", `setting join-token-file (the command line) is "/does/not/exist": open`},
-		{one + " --ops 9001", "", "", `setting ops (the command line) is "9001", want host:port such as 127.0.0.1:9001`},
-		{one + " --ops 127.0.0.1:http", "", "", "where port is a number from 0 to 65535"},
-		{one + " --ops :9001", "", "", "set ops-public to let other machines in"},
-		{one + " --ops 10.0.0.1:9001", "", "", "which is not a loopback address"},
-		{one + " --pprof", "", "", "setting pprof (the command line) is true, and ops is empty"},
-		{one + " --stop-timeout 0s", "", "", "setting stop-timeout (the command line) is 0s, want 1ms to 1h"},
-		{one + " --stop-delay 2h", "", "", "setting stop-delay (the command line) is 2h0m0s, want 0s to 1h"},
-		{one + " --config /does/not/exist.yaml", "", "", "setting config (the command line): open /does/not/exist.yaml"},
-		{one + " --config " + dir, "", "", "is a directory"},
-		{one + " --config " + large, "", "", "it has more than 1048576 bytes"},
-		// The environment.
-		{one, "MILLRACE_ZONES=a", "", "the environment has MILLRACE_ZONES, which is no setting (MILLRACE_ZONE is); -h lists them"},
-		{one, "MILLRACE_=a", "", "the environment has MILLRACE_, which is no setting"},
-		{one, "MILLRACE_zone=a", "", "the environment has MILLRACE_zone, which is no setting"},
-		{one, "MILLRACE_PRINT_CONFIG=true", "", "which is for the command line only"},
-		{one, "MILLRACE_HEARTBEAT=fast", "", `setting heartbeat (the environment (MILLRACE_HEARTBEAT)) is "fast", want a time`},
-		{one, "MILLRACE_ID=", "", `setting id (the environment (MILLRACE_ID)) is "", want a number`},
-		{one, "MILLRACE_MEMBERS=1", "", `is "1": "1": want number=address`},
-		{one, "MILLRACE_OPS=0.0.0.0:1", "", "setting ops (the environment (MILLRACE_OPS)) is"},
-		// The file.
-		{one, "", "zonne: a\n", `line 1: "zonne" is no setting (zone is)`},
-		{one, "", "zone: a\nzone: b\n", "line 2: zone is set twice, on line 1 before"},
-		{one, "", "config: other.yaml\n", "line 1: config is for the command line only"},
-		{one, "", "- zone\n", "line 1: want settings such as \"id: 1\", have a list"},
-		{one, "", "zone\n", `have "zone"`},
-		{one, "", "zone: [a, b]\n", "setting zone in"},
-		{one, "", "zone:\n", "it has no value; leave it out for the default"},
-		{one, "", "dir: &d x\nzone: *d\n", "have an alias; write the value itself"},
-		{one, "", "zone: {a: b}\nheartbeat: {a: b}\n", `setting heartbeat (`},
-		{one, "", "leases: yes\n", `line 1) is "yes", want true or false`},
-		{one, "", "election-timeout: 10\n", `line 1) is "10", want a time`},
-		{one, "", "memory-bytes: 1e9\n", `line 1) is "1e9", want a whole number`},
-		{one, "", "client-addresses:\n  1: [a]\n", "line 2: want a number and an address, such as 1: 127.0.0.1:7001"},
-		{one, "", "client-addresses:\n  first: 127.0.0.1:80\n", `"first=127.0.0.1:80": want number=address`},
-		{one, "", "id: x\n", `line 1) is "x", want a number`}, // although the command line wins
-		{one, "", "a: b: c\n", "it is no YAML"},
-		{one, "", "zone: a\n---\nzone: b\n", "it has more than one document"},
-		{one, "", "? [a]\n: b\n", "want the name of a setting, have a list"},
-	} {
-		var environment []string
-		if c.environment != "" {
-			environment = []string{c.environment}
+	for _, row := range badInput(t, "flag", "environment", "file") {
+		input := strings.NewReplacer("{one}", one, "{dir}", dir, "{large}", large, `\n`, "\n").Replace(row.input)
+		args, environment, file := []string(nil), []string(nil), ""
+		switch row.where {
+		case "flag":
+			args = strings.Fields(input)
+		case "environment":
+			args, environment = strings.Fields(one), []string{input}
+		case "file":
+			args, file = strings.Fields(one), input
 		}
-		_, err := settingsOf(t, strings.Fields(c.args), environment, c.file)
+		_, err := settingsOf(t, args, environment, file)
 		var usage *UsageError
-		if !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %s %q:\n%v\nwant %s", c.args, c.environment, c.file, err, c.want)
+		if !errors.As(err, &usage) || row.status != StatusUsage || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("line %d: %s %s:\n%v\nwant %s", row.line, row.where, row.input, err, row.want)
 		}
 	}
+}
+
+// row is a row of testdata/bad-input.txt.
+type row struct {
+	line         int
+	where, input string
+	status       int
+	want         string
+}
+
+// badInput returns the rows of some places.
+func badInput(t *testing.T, where ...string) (rows []row) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/bad-input.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		f := strings.Split(line, "\t")
+		if !slices.Contains(where, f[0]) {
+			continue
+		}
+		r := row{line: i + 1, where: f[0]}
+		if len(f) == 4 {
+			r.input, r.want = f[1], f[3]
+			r.status, err = strconv.Atoi(f[2])
+		}
+		if len(f) != 4 || err != nil {
+			t.Fatalf("testdata/bad-input.txt: line %d: want four columns with tabs between, and a number in the third: %q", i+1, line)
+		}
+		rows = append(rows, r)
+	}
+	if len(rows) == 0 {
+		t.Fatalf("testdata/bad-input.txt has no rows of %v", where)
+	}
+	return rows
 }
 
 // Each setting that settingOf names is there, and each field that it names is in Config.

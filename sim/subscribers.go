@@ -82,13 +82,16 @@ func (r *replica) publish(c *statemachine.Command) {
 	for n := range hashOf(c.Data) % 4 {
 		c.Published = append(c.Published, fmt.Appendf(nil, "%s, part %d", c.Data, n))
 	}
-	g := r.ghost
-	at := c.Position()
+	r.ghost.recordPublished(c.Position(), c.Published)
+}
+
+// recordPublished records what the first machine that applies a command publishes with it.
+func (g *ghost) recordPublished(at raftpb.Position, published [][]byte) {
 	if at.Compare(g.publishedTo) <= 0 {
 		return
 	}
 	g.publishedTo = at
-	for n, data := range c.Published {
+	for n, data := range published {
 		g.published = append(g.published, statemachine.Publication{At: statemachine.Bookmark{Index: at.Index, Pos: at.Pos, Number: uint32(n)}, Data: data})
 	}
 }

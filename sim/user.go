@@ -122,9 +122,10 @@ type userMachine[C, R any] struct {
 
 // userResult is what the first host has computed for a command.
 type userResult[C, R any] struct {
-	value C
-	is    R
-	by    string
+	value     C
+	is        R
+	published [][]byte
+	by        string
 }
 
 // numbered is a command with the number that the simulator gave it, so that no two are equal.
@@ -289,19 +290,30 @@ func (m *watchedMachine[C, R]) Apply(batch []millrace.Command[numbered[C]], resu
 		r.recordCommand(placeOf(c), c.Term, c.Time, c.Value.text)
 		m.batch = append(m.batch, millrace.CommandWith(c, c.Value.value))
 	}
+	published := make([][][]byte, len(batch))
+	for i := range m.batch {
+		m.batch[i].Recorded(&published[i])
+	}
 	if err := m.user.Apply(m.batch, results); err != nil {
 		return err
 	}
 	for i := range batch {
 		c := &batch[i]
 		m.applied = c.Index
+		for _, data := range published[i] {
+			c.Publish(data)
+		}
+		r.ghost.recordPublished(placeOf(c), published[i])
 		first := m.run.results[placeOf(c)]
 		if first == nil {
-			m.run.results[placeOf(c)] = &userResult[C, R]{c.Value.value, results[i], r.name}
+			m.run.results[placeOf(c)] = &userResult[C, R]{c.Value.value, results[i], published[i], r.name}
 			continue
 		}
 		if !equal(first.is, results[i]) {
 			w.breaks(property.StateMachineSafety, "the machine is not deterministic: entry %v, %+v, gives %+v at %s, and gave %+v at %s (package smtest looks for the cause)", placeOf(c), c.Value.value, results[i], r.name, first.is, first.by)
+		}
+		if !slices.EqualFunc(first.published, published[i], bytes.Equal) {
+			w.breaks(property.StateMachineSafety, "the machine is not deterministic: entry %v, %+v, publishes %q at %s, and has published %q at %s", placeOf(c), c.Value.value, published[i], r.name, first.published, first.by)
 		}
 	}
 	return nil

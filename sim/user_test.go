@@ -108,6 +108,20 @@ func TestMachineSameSeedSameHistory(t *testing.T) {
 	}
 }
 
+// TestMachinePublishes: subscribers of a machine of the user get what it publishes. One seed in eight has
+// subscribers.
+func TestMachinePublishes(t *testing.T) {
+	for _, err := range eachFailure(t, seedsFor(3**machines), sums(func(uint64) millrace.StateMachine[int64, int64] {
+		return &faulty{apply: func(s *sum, c millrace.Command[int64]) (int64, error) {
+			s.N += c.Value
+			c.Publish(fmt.Append(nil, s.N))
+			return s.N, nil
+		}}
+	}), nil) {
+		t.Error(err)
+	}
+}
+
 // faulty replaces Apply of a sum.
 type faulty struct {
 	sum
@@ -161,6 +175,12 @@ func TestFaultyMachinesAreFound(t *testing.T) {
 				return add(s, c)
 			}
 		}, "five is not allowed"},
+		{"what is published", func(host uint64) func(*sum, millrace.Command[int64]) (int64, error) {
+			return func(s *sum, c millrace.Command[int64]) (int64, error) {
+				c.Publish(fmt.Appendf(nil, "host %d", host))
+				return add(s, c)
+			}
+		}, "the machine is not deterministic: entry"},
 		{"what the check of the user forbids", func(uint64) func(*sum, millrace.Command[int64]) (int64, error) {
 			return func(s *sum, c millrace.Command[int64]) (int64, error) {
 				if c.Value == 9 {

@@ -49,7 +49,7 @@ func (s *store) Apply(batch []millrace.Command[server.Command], results []server
 	v := &view{store: s, changes: changes{}}
 	m := s.meta
 	for i := range batch {
-		if results[i], err = m.totals.Apply(v, &batch[i].Value, server.VersionOf(batch[i].Index, batch[i].Pos)); err != nil {
+		if results[i], err = m.totals.Apply(v, &batch[i].Value, server.VersionOf(batch[i].Index, batch[i].Pos), batch[i].Time); err != nil {
 			return err
 		}
 		server.Publish(&batch[i], results[i])
@@ -86,6 +86,9 @@ func (v *view) Set(key string, i server.Item) error {
 	v.changes[key] = &i
 	return nil
 }
+
+// Expire implements server.Items: the database has no timers.
+func (v *view) Expire() bool { return false }
 
 func (v *view) Remove(key string) error {
 	v.changes[key] = nil

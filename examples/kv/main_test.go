@@ -144,9 +144,9 @@ func TestRequests(t *testing.T) {
 		{"POST", "/keys/n/add?by=3", "", "", 409, "or the sum would not be"},
 		{"GET", "/keys/n", "", "", 200, "9223372036854775805"},
 
-		{"PUT", "/keys/s", "x", "Idempotency-Key: x", 400, `Idempotency-Key is "x", want SESSION:NUMBER`},
-		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:0", 400, "Idempotency-Key is"},
-		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:1:2", 400, "Idempotency-Key is"},
+		{"PUT", "/keys/s", "x", "Idempotency-Key: x", 400, `Idempotency-Key: millrace: "x" is no mark of a session, want SESSION:NUMBER`},
+		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:0", 400, "is no mark of a session"},
+		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:1:2", 400, "is no mark of a session"},
 		{"GET", "/metrics", "", "", 200, "\nmillrace_group_leads{"},
 		{"GET", "/keys/a?consistency=eventual", "", "", 400, `consistency="eventual", want linearizable`},
 		{"GET", "/keys/a?consistency=bounded", "", "", 400, `age=""`},
@@ -174,6 +174,23 @@ func TestRequests(t *testing.T) {
 	code, body, _ := send(t, http.MethodGet, addresses[0], "/explain", "")
 	if healthy := code == http.StatusOK && strings.Contains(body, ": healthy"); !healthy && !(code == http.StatusServiceUnavailable && strings.Contains(body, "not healthy: process paused\n")) {
 		t.Errorf("GET /explain: status %d: %s", code, body)
+	}
+	end()
+}
+
+// A key that was put for a while goes by itself, though no client sends a change.
+func TestKeysGo(t *testing.T) {
+	addresses, _, end := startHosts(t, 3)
+	if code, body, _ := send(t, http.MethodPut, addresses[1], "/keys/a?ttl=200ms", "x"); code != http.StatusOK {
+		t.Fatalf("status %d: %s", code, body)
+	}
+	for _, address := range addresses {
+		eventually(t, "the key is gone", func() error {
+			if code, body, _ := send(t, http.MethodGet, address, "/keys/a", ""); code != http.StatusNotFound {
+				return fmt.Errorf("status %d: %s", code, body)
+			}
+			return nil
+		})
 	}
 	end()
 }

@@ -1,9 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"time"
 )
 
 // Command is what the members of the group agree on: one change of one key.
@@ -15,6 +16,8 @@ type Command struct {
 	Key     string
 	Value   []byte // of a Put
 	Delta   int64  // of an Add
+	// TTL is how long the key of a PutFor exists, in log time.
+	TTL time.Duration
 }
 
 // Op is what a command does with its key.
@@ -24,6 +27,8 @@ const (
 	Put    Op = iota + 1
 	Delete    // a key that exists
 	Add       // Delta, to the decimal number that is the value; a key that does not exist is 0
+	PutFor    // a Put of a key that goes when TTL has passed
+	Tick      // nothing: keys go whose time has come (millrace.Machine.Timers)
 )
 
 // Condition is what must hold for a command to take effect.
@@ -35,9 +40,12 @@ const (
 	IfVersion
 )
 
-// AppendBinary implements encoding.BinaryAppender: operation, condition, version, delta, the length of the
-// key, the key, and the value as the rest.
+// AppendBinary implements encoding.BinaryAppender: operation, condition, version, delta (of a PutFor its
+// TTL), the length of the key, the key, and the value as the rest.
 func (c Command) AppendBinary(b []byte) ([]byte, error) {
+	if c.Op == PutFor {
+		c.Delta = int64(c.TTL)
+	}
 	b = append(b, byte(c.Op), byte(c.When))
 	b = binary.AppendUvarint(b, c.Version)
 	b = binary.AppendVarint(b, c.Delta)
@@ -50,17 +58,21 @@ const maxCommandBytes = 2 + 3*binary.MaxVarintLen64 + MaxKeyBytes + MaxValueByte
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. It copies what it keeps.
 func (c *Command) UnmarshalBinary(b []byte) error {
-	r := reader{b: b}
-	d := Command{Op: Op(r.byte()), When: Condition(r.byte()), Version: r.uvarint(), Delta: r.varint()}
-	d.Key = string(r.take(r.uvarint()))
-	d.Value = append([]byte{}, r.b...)
+	r := bytes.NewReader(b)
+	f := NewFields(r)
+	d := Command{Op: Op(f.Byte()), When: Condition(f.Byte()), Version: f.Uvarint(), Delta: f.Varint()}
+	d.Key = string(f.Bytes(uint64(len(b))))
+	d.Value = f.take(uint64(r.Len()))
 	switch {
-	case r.failed:
-		return fmt.Errorf("its %d bytes end inside a field", len(b))
-	case d.Op < Put || d.Op > Add:
-		return fmt.Errorf("it has operation %d, want %d to %d; did a newer program write it?", d.Op, Put, Add)
+	case f.Err() != nil:
+		return fmt.Errorf("its %d bytes end inside a field: %w", len(b), f.Err())
+	case d.Op < Put || d.Op > Tick:
+		return fmt.Errorf("it has operation %d, want %d to %d; did a newer program write it?", d.Op, Put, Tick)
 	case d.When > IfVersion:
 		return fmt.Errorf("it has condition %d, want at most %d; did a newer program write it?", d.When, IfVersion)
+	}
+	if d.Op == PutFor {
+		d.TTL, d.Delta = time.Duration(d.Delta), 0
 	}
 	*c = d
 	return nil
@@ -84,6 +96,7 @@ const (
 	Missing          // there is no key to delete
 	Full             // the state would have more than MaxStateBytes
 	NoNumber         // the value is no number, or the sum does not fit
+	Forever          // the store has no keys that go by themselves
 )
 
 // AppendBinary implements encoding.BinaryAppender. The sessions keep results in this form.
@@ -94,55 +107,13 @@ func (r Result) AppendBinary(b []byte) ([]byte, error) {
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler.
 func (r *Result) UnmarshalBinary(b []byte) error {
-	in := reader{b: b}
-	d := Result{Verdict: Verdict(in.byte()), Version: in.uvarint()}
-	if in.failed {
-		return errors.New("a result ends inside a field")
+	in := bytes.NewReader(b)
+	f := NewFields(in)
+	d := Result{Verdict: Verdict(f.Byte()), Version: f.Uvarint()}
+	d.Value = f.take(uint64(in.Len()))
+	if f.Err() != nil {
+		return fmt.Errorf("a result of %d bytes ends inside a field: %w", len(b), f.Err())
 	}
-	d.Value = append([]byte{}, in.b...)
 	*r = d
 	return nil
-}
-
-// reader takes fields from the front of b. After a field that b does not hold, failed is set.
-type reader struct {
-	b      []byte
-	failed bool
-}
-
-func (r *reader) take(n uint64) []byte {
-	if n > uint64(len(r.b)) {
-		r.b, r.failed = nil, true
-		return nil
-	}
-	field := r.b[:n]
-	r.b = r.b[n:]
-	return field
-}
-
-func (r *reader) byte() byte {
-	if b := r.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	r.take(width(n))
-	return v
-}
-
-func (r *reader) varint() int64 {
-	v, n := binary.Varint(r.b)
-	r.take(width(n))
-	return v
-}
-
-// width is the number of bytes that encoding/binary has read, or more than there are if it could not.
-func width(n int) uint64 {
-	if n <= 0 {
-		return 1 << 62
-	}
-	return uint64(n)
 }

@@ -20,6 +20,8 @@ const (
 	MaxKeyBytes   = 1 << 10
 	MaxValueBytes = 1 << 20
 	maxChanges    = 64 // at a time
+	minTTL        = 100 * time.Millisecond
+	maxTTL        = 10_000 * time.Hour
 	maxWatchers   = 10_000
 )
 
@@ -147,7 +149,15 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the value did not arrive whole: %v", err)
 		return
 	}
-	a.change(w, r, Command{Op: Put, Value: value})
+	c := Command{Op: Put, Value: value}
+	if text := r.URL.Query().Get("ttl"); text != "" {
+		c.Op = PutFor
+		if c.TTL, err = time.ParseDuration(text); err != nil || c.TTL < minTTL || c.TTL > maxTTL {
+			refuse(w, http.StatusBadRequest, "ttl=%.40q, want %v to %v, such as ttl=10m", text, minTTL, maxTTL)
+			return
+		}
+	}
+	a.change(w, r, c)
 }
 
 // delete removes a key.
@@ -204,12 +214,12 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, c Command) {
 	var receipt millrace.Receipt
 	options := []millrace.ProposeOption{millrace.WithReceipt(&receipt)}
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
-		id, number, low, err := parseIdempotencyKey(key)
+		mark, err := millrace.ParseSessionMark(key)
 		if err != nil {
-			refuse(w, http.StatusBadRequest, "%v", err)
+			refuse(w, http.StatusBadRequest, "Idempotency-Key: %v; POST /sessions draws a session", err)
 			return
 		}
-		options = append(options, millrace.InSession(millrace.SessionMark{Session: id, Number: number, Low: low}))
+		options = append(options, millrace.InSession(mark))
 	}
 	if a.redirect {
 		options = append(options, millrace.IfLeader())
@@ -230,7 +240,7 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, c Command) {
 
 // answer writes the result of a command.
 func answer(w http.ResponseWriter, r Result) {
-	have := Item{r.Value, r.Version}
+	have := Item{Value: r.Value, Version: r.Version}
 	switch r.Verdict {
 	case Done:
 		if r.Version == 0 {
@@ -248,6 +258,8 @@ func answer(w http.ResponseWriter, r Result) {
 		refuse(w, http.StatusNotFound, "no such key")
 	case NoNumber:
 		refuse(w, http.StatusConflict, "the value is no decimal number of 64 bits, or the sum would not be")
+	case Forever:
+		refuse(w, http.StatusNotImplemented, "this store has no keys that go by themselves: put it without ttl")
 	case Full:
 		refuse(w, http.StatusInsufficientStorage, "the group would hold more than %d bytes of keys and values; delete some", MaxStateBytes)
 	}
@@ -277,24 +289,6 @@ func parseCondition(r *http.Request) (Condition, uint64, error) {
 func (a *api) session(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 	fmt.Fprintln(w, a.node.NewSession().ID())
-}
-
-// parseIdempotencyKey reads SESSION:NUMBER or SESSION:NUMBER:LOWEST. The lowest number whose answer the
-// client waits for is NUMBER if it is not there: one change after the other.
-func parseIdempotencyKey(key string) (id millrace.SessionID, number, low uint64, err error) {
-	fields := strings.Split(key, ":")
-	if len(fields) == 2 {
-		fields = append(fields, fields[1])
-	}
-	if len(fields) == 3 {
-		number, err = strconv.ParseUint(fields[1], 10, 64)
-		err1 := id.UnmarshalText([]byte(fields[0]))
-		low, err2 := strconv.ParseUint(fields[2], 10, 64)
-		if err = errors.Join(err, err1, err2); err == nil && 1 <= low && low <= number {
-			return id, number, low, nil
-		}
-	}
-	return id, 0, 0, fmt.Errorf("Idempotency-Key is %.80q, want SESSION:NUMBER with a session of POST /sessions and the number of the change in it, 1 for the first; or SESSION:NUMBER:LOWEST with the lowest number that was not answered", key)
 }
 
 // fail answers a request that has failed. Millrace-Outcome is "none" if a change was not applied and never

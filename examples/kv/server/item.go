@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"io"
 	"strconv"
+	"time"
 )
 
 // What commands do to items is here, for every state machine that keeps them. The results depend on the
@@ -15,6 +16,8 @@ import (
 type Item struct {
 	Value   []byte
 	Version uint64 // VersionOf the command that wrote it: no other value of the group has it
+	// Expires is when the key goes, in log time; 0: never.
+	Expires time.Duration
 }
 
 // Items is where a state machine keeps its items.
@@ -22,6 +25,8 @@ type Items interface {
 	Get(key string) (i Item, found bool, err error)
 	Set(key string, i Item) error
 	Remove(key string) error
+	// Expire reports whether items with a time to live are kept, and go when it is over.
+	Expire() bool
 }
 
 // Totals describe all items. The zero value is that of none.
@@ -39,8 +44,15 @@ const MaxStateBytes = 1 << 30
 // may have one. For the first of them it is the index, as in earlier versions of this program.
 func VersionOf(index uint64, pos uint32) uint64 { return index | uint64(pos)<<48 }
 
-// Apply applies a command, which gives this version, to items, whose totals are t. An error is one of items.
-func (t *Totals) Apply(items Items, c *Command, version uint64) (Result, error) {
+// Apply applies a command, which gives this version at log time now, to items, whose totals are t. An error
+// is one of items.
+func (t *Totals) Apply(items Items, c *Command, version uint64, now time.Duration) (Result, error) {
+	switch {
+	case c.Op == Tick:
+		return Result{Verdict: Done}, nil
+	case c.Op == PutFor && !items.Expire():
+		return Result{Verdict: Forever}, nil
+	}
 	have, found, err := items.Get(c.Key)
 	if err != nil {
 		return Result{}, err
@@ -48,8 +60,10 @@ func (t *Totals) Apply(items Items, c *Command, version uint64) (Result, error) 
 	if c.When == IfAbsent && found || c.When == IfVersion && (!found || have.Version != c.Version) {
 		return Result{Mismatch, have.Version, have.Value}, nil
 	}
-	next := Item{c.Value, version}
+	next := Item{Value: c.Value, Version: version}
 	switch c.Op {
+	case PutFor:
+		next.Expires = now + c.TTL
 	case Delete:
 		if !found {
 			return Result{Verdict: Missing}, nil
@@ -57,6 +71,7 @@ func (t *Totals) Apply(items Items, c *Command, version uint64) (Result, error) 
 		t.Remove(c.Key, have)
 		return Result{Verdict: Done}, items.Remove(c.Key)
 	case Add:
+		next.Expires = have.Expires
 		if next.Value, err = add(have.Value, c.Delta); err != nil {
 			return Result{NoNumber, have.Version, nil}, nil
 		}
@@ -99,6 +114,9 @@ func (i Item) hash(key string) uint64 {
 	binary.BigEndian.PutUint64(b[1:], i.Version)
 	_, _ = h.Write(b[:])
 	_, _ = h.Write(i.Value)
+	if i.Expires != 0 { // others have the hash that they had in earlier versions of this program
+		_, _ = h.Write(binary.BigEndian.AppendUint64(b[:0], uint64(i.Expires)))
+	}
 	return h.Sum64()
 }
 

@@ -59,19 +59,11 @@ func (a *api) changeMembers(w http.ResponseWriter, r *http.Request) {
 // if that is a member, its directory is replaced), how long it is valid (life=10m), and learner=true.
 func (a *api) joinToken(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
-	var o millrace.JoinTokenOptions
-	err := r.ParseForm()
-	if text := r.Form.Get("member"); err == nil && text != "" {
-		o.Member, err = strconv.ParseUint(text, 10, 64)
-	}
-	if text := r.Form.Get("life"); err == nil && text != "" {
-		o.Life, err = time.ParseDuration(text)
-	}
+	o, err := parseToken(r)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "the form cannot be read: %v", err)
+		refuse(w, http.StatusBadRequest, "%v", err)
 		return
 	}
-	o.Learner = r.Form.Get("learner") == "true"
 	ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
 	defer cancel()
 	token, err := a.node.NewJoinToken(ctx, o)
@@ -80,6 +72,31 @@ func (a *api) joinToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, token)
+}
+
+// parseToken reads for whom a token is.
+func parseToken(r *http.Request) (o millrace.JoinTokenOptions, err error) {
+	if err := r.ParseForm(); err != nil {
+		return o, fmt.Errorf("the form cannot be read: %w", err)
+	}
+	if text := r.Form.Get("member"); text != "" {
+		if o.Member, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return o, fmt.Errorf("member=%.40q, want the number of a member whose directory is lost, such as member=3", text)
+		}
+	}
+	if text := r.Form.Get("life"); text != "" {
+		if o.Life, err = time.ParseDuration(text); err != nil {
+			return o, fmt.Errorf("life=%.40q, want a time such as life=1h", text)
+		}
+	}
+	switch text := r.Form.Get("learner"); text {
+	case "", "false":
+	case "true":
+		o.Learner = true
+	default:
+		return o, fmt.Errorf("learner=%.40q, want learner=true for a member that does not vote", text)
+	}
+	return o, nil
 }
 
 // parseChanges reads the changes of a form.

@@ -21,6 +21,8 @@ func TestForms(t *testing.T) {
 		{Op: Put, When: IfVersion, Version: math.MaxUint64, Key: strings.Repeat("k", MaxKeyBytes), Value: []byte{}},
 		{Op: Delete, When: IfAbsent, Key: "\x00", Value: []byte{}},
 		{Op: Add, Key: "", Delta: math.MinInt64, Value: []byte{}},
+		{Op: PutFor, Key: "k", Value: []byte("v"), TTL: time.Hour},
+		{Op: Tick, Value: []byte{}},
 	} {
 		b, err := c.AppendBinary(nil)
 		var have Command
@@ -36,7 +38,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("%d bytes (%v)", len(b), err)
 		}
 	}
-	for _, b := range []string{"", "\x00\x00\x00\x00\x00", "\x04\x00\x00\x00\x00", "\x01\x03\x00\x00\x00", "\x01\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"} {
+	for _, b := range []string{"", "\x00\x00\x00\x00\x00", "\x06\x00\x00\x00\x00", "\x01\x03\x00\x00\x00", "\x01\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"} {
 		if err := new(Command).UnmarshalBinary([]byte(b)); err == nil {
 			t.Errorf("%q is a command", b)
 		}

@@ -23,7 +23,7 @@ const maxShownBytes = 200
 
 // Publish publishes what a command has changed, if it has. Apply calls it, on every member.
 func Publish(c *millrace.Command[Command], r Result) {
-	if r.Verdict != Done {
+	if r.Verdict != Done || c.Value.Op == Tick {
 		return
 	}
 	change := Change{Key: c.Value.Key, Version: r.Version}
@@ -32,6 +32,13 @@ func Publish(c *millrace.Command[Command], r Result) {
 	} else if c.Value.Op != Delete {
 		change.Value = string(value[:min(len(value), maxShownBytes)])
 	}
+	publish(c, change)
+}
+
+// PublishExpired publishes that a key has gone by itself.
+func PublishExpired(c *millrace.Command[Command], key string) { publish(c, Change{Key: key}) }
+
+func publish(c *millrace.Command[Command], change Change) {
 	if b, err := json.Marshal(change); err == nil { // it has only texts and a number
 		c.Publish(b)
 	}

@@ -4,6 +4,7 @@ package servertest
 import (
 	"bytes"
 	"math"
+	"time"
 
 	"github.com/millrace/millrace/examples/kv/server"
 )
@@ -19,6 +20,8 @@ func Commands() (commands []server.Command) {
 			server.Command{Op: server.Add, Key: "n", Delta: int64(i) - 7, Value: []byte{}},
 			server.Command{Op: server.Add, Key: key, Delta: math.MaxInt64, Value: []byte{}},
 			server.Command{Op: server.Delete, Key: key + key, Value: []byte{}},
+			server.Command{Op: server.PutFor, Key: "t" + key, Value: value, TTL: time.Duration(1+i%3) * time.Second},
+			server.Command{Op: server.Tick, Value: []byte{}},
 			server.Command{Op: server.Delete, When: server.IfVersion, Version: uint64(3 * i), Key: "n", Value: []byte{}},
 		)
 	}
