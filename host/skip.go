@@ -140,15 +140,6 @@ func (g *Group) skipDue() int64 {
 	return g.machine.decideBy
 }
 
-// mayApplyHeld reports whether this member may be in the middle of a command that waits: then it does not say
-// what it has applied.
-func (g *Group) mayApplyHeld() bool {
-	q := g.machine.apply
-	return slices.ContainsFunc(q.Skips.Holds(), func(h apply.Hold) bool {
-		return q.Applied() < h.At.Index && q.MayHaveApplied(h.At.Index)
-	})
-}
-
 // StartSkip makes the group skip a command at which machines are halted, without waiting for it. The error of
 // Poll is that of SkipCommand.
 func (g *Group) StartSkip(at raftpb.Position) *Execution {

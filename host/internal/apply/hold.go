@@ -141,3 +141,11 @@ func (q *Queue) Release(e *raftpb.Entry) bool {
 	s, err := entry.DecodeSkip(e.Data)
 	return err == nil && s.Step == entry.SkipReleased && q.Skips.EndHolds(func(h Hold) bool { return h.At == s.At && h.By < e.Index })
 }
+
+// MayApplyHeld reports whether this member may be in the middle of a command that waits: then it does not say
+// what it has applied.
+func (q *Queue) MayApplyHeld() bool {
+	return slices.ContainsFunc(q.Skips.Holds(), func(h Hold) bool {
+		return q.applied.Load() < h.At.Index && q.MayHaveApplied(h.At.Index)
+	})
+}
