@@ -121,7 +121,8 @@ func TestLaterEntries(t *testing.T) {
 	}
 }
 
-// TestLaterFiles: a file of a later version is refused, by its name and with both numbers, and stays as it is.
+// TestLaterFiles: a file of a later version is refused, by its name and with both numbers, and stays as it
+// is.
 func TestLaterFiles(t *testing.T) {
 	for _, c := range []struct{ file, old, later, want string }{
 		{"identity.json", `"version":3`, `"version":4`, "has version 4, this program supports only version 3"},

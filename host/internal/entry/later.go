@@ -8,7 +8,7 @@ import (
 )
 
 // An entry of a later program may change what this one must know: who the members are, what a command does.
-// A member that passed over it would go on with something else than the others. So it is taken from no peer,
+// A member that passed over it would do something else than the others. So it is taken from no peer,
 // and no group is opened whose log has one.
 
 // ErrLater refuses what only a program of a later version can have written.
