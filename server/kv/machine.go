@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -95,7 +96,9 @@ type alarm struct {
 }
 
 // Open opens a machine.
-func Open(o Options) (*Machine, error) {
+func Open(o Options) (*Machine, error) { return open(vfs.Default, o) }
+
+func open(fs vfs.FS, o Options) (*Machine, error) {
 	o = o.withDefaults()
 	m := &Machine{o: o, stopped: make(chan struct{})}
 	var e engine.Engine
@@ -104,7 +107,7 @@ func Open(o Options) (*Machine, error) {
 	case "memory":
 		e = newMemory()
 	case "pebble":
-		m.disk, e, err = openDisk(o)
+		m.disk, e, err = openDisk(fs, o)
 	default:
 		err = fmt.Errorf("kv: engine %q is not known, want pebble or memory", o.Engine)
 	}
@@ -116,6 +119,9 @@ func Open(o Options) (*Machine, error) {
 		return nil, errors.Join(err, m.closeEngine(e))
 	}
 	m.install(c)
+	if m.disk != nil {
+		m.disk.durable = c.state.applied
+	}
 	m.feed = feed.New(o.FeedBytes, c.store.Visible().Revision)
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop = cancel

@@ -2,9 +2,12 @@ package kv
 
 import (
 	"fmt"
+	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/millrace/millrace"
@@ -75,12 +78,40 @@ func story() [][]byte {
 		command.LeaseRevoke(9), command.LeaseRevoke(9), del("\x00", "\x00"), put("a", "again"))
 }
 
-// TestStateMachine uses a codec that copies: smtest scribbles over what another one leaves in the log's
-// memory.
+// engines opens machines on each engine; fs is the disk of the one that has one.
+var engines = map[string]func(fs vfs.FS, dir string) (*Machine, error){
+	"memory": func(vfs.FS, string) (*Machine, error) { return Open(Options{Engine: "memory"}) },
+	"pebble": func(fs vfs.FS, dir string) (*Machine, error) {
+		return open(fs, Options{Dir: dir, BlockCacheBytes: 1 << 20, HeadCacheBytes: 4 << 10})
+	},
+}
+
+// onEach runs a test on each engine.
+func onEach(t *testing.T, f func(t *testing.T, m *Machine)) {
+	for name, open := range engines {
+		t.Run(name, func(t *testing.T) {
+			m := must(open(vfs.NewMem(), "state"))
+			t.Cleanup(func() {
+				if err := m.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			f(t, m)
+		})
+	}
+}
+
+// TestStateMachine uses a codec that copies: smtest scribbles over what another one leaves in the memory of
+// the log.
 func TestStateMachine(t *testing.T) {
-	smtest.Run(t, func() millrace.Machine[[]byte, command.Result] {
-		return must(Open(Options{Engine: "memory"})).machine(millrace.Bytes())
-	}, story()...)
+	for name, open := range engines {
+		t.Run(name, func(t *testing.T) {
+			dir, n := t.TempDir(), new(atomic.Int64) // the files of snapshots are read there
+			smtest.Run(t, func() millrace.Machine[[]byte, command.Result] {
+				return must(open(vfs.Default, filepath.Join(dir, fmt.Sprint(n.Add(1))))).machine(millrace.Bytes())
+			}, story()...)
+		})
+	}
 }
 
 // apply applies commands to a machine, each in a call of its own.
@@ -96,9 +127,9 @@ func (m *Machine) apply(t testing.TB, at time.Duration, commands ...[]byte) (res
 	return results
 }
 
-func TestFirstRevision(t *testing.T) {
-	m := must(Open(Options{Engine: "memory"}))
-	defer m.Close()
+func TestFirstRevision(t *testing.T) { onEach(t, testFirstRevision) }
+
+func testFirstRevision(t *testing.T, m *Machine) {
 	if rev, compacted := m.Revision(); rev != 1 || compacted != -1 {
 		t.Fatalf("an empty store has revision %d, compacted %d, want 1, -1", rev, compacted)
 	}

@@ -13,10 +13,11 @@ import (
 //
 //	'i' lease id, user key → nothing
 
-const spaceAttachments = 'i'
+// SpaceAttachments is the space of the keys of leases.
+const SpaceAttachments = 'i'
 
 func attachment(dst []byte, lease int64, key []byte) []byte {
-	dst = binary.BigEndian.AppendUint64(append(dst, spaceAttachments), uint64(lease))
+	dst = binary.BigEndian.AppendUint64(append(dst, SpaceAttachments), uint64(lease))
 	return append(dst, key...)
 }
 
@@ -26,9 +27,9 @@ const attachmentKey = 1 + 8 // offset of the user key
 func attachmentBounds(lease int64) (lo, hi []byte) {
 	lo = attachment(nil, lease, nil)
 	if uint64(lease) == 1<<64-1 {
-		return lo, []byte{spaceAttachments + 1}
+		return lo, []byte{SpaceAttachments + 1}
 	}
-	return lo, binary.BigEndian.AppendUint64([]byte{spaceAttachments}, uint64(lease)+1)
+	return lo, binary.BigEndian.AppendUint64([]byte{SpaceAttachments}, uint64(lease)+1)
 }
 
 // attached returns the keys of a lease in the engine, in their order.

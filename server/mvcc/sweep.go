@@ -2,6 +2,7 @@ package mvcc
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"math"
 
@@ -187,11 +188,12 @@ func (s *Store) Swept() (through int64, wait <-chan struct{}) {
 	return s.progress.swept, s.sweepDone
 }
 
-// Close ends the waits for the sweep. The engine is the caller's.
+// Close ends the waits for the sweep, and of the sweep. The engine is the caller's.
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holds++ // for good
+	s.wakeSweep()
 	close(s.sweepDone)
 	s.sweepDone = make(chan struct{})
 }
@@ -245,4 +247,47 @@ func (s *Store) MarkSwept() {
 	defer s.mu.Unlock()
 	compacted := s.Visible().Compacted
 	s.progress = sweepProgress{swept: compacted, target: compacted}
+}
+
+// removeBatch is how many changes one batch of RemoveAfter has.
+const removeBatch = 4096
+
+// RemoveAfter removes all changes behind a revision from an engine that is no store's. The engine has the
+// history of all of them.
+func RemoveAfter(ctx context.Context, e engine.Engine, rev int64) error {
+	for {
+		n, err := removeSome(ctx, e, rev)
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+func removeSome(ctx context.Context, e engine.Engine, rev int64) (n int, err error) {
+	b, r := e.Batch(), e.Read()
+	defer b.Close()
+	defer r.Close()
+	it := r.Iterate(historyPrefix(nil, rev+1, 0), []byte{spaceHistory + 1})
+	for err = ctx.Err(); err == nil && n < removeBatch && it.Next(); n++ {
+		var k engine.Key
+		var v []byte
+		var c change
+		if k.Main, k.Sub, err = parseHistoryPrefix(it.Key().Prefix); err == nil {
+			v, err = it.Value()
+		}
+		if err == nil {
+			c, err = parseChange(v)
+		}
+		if err == nil {
+			k.Prefix = keyPrefix(nil, c.key)
+			drop(b, k)
+		}
+	}
+	if cerr := it.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	return n, e.Write(b)
 }
