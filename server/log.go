@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/server/config"
 )
 
-// NewLogger returns a logger as the configuration wants it, and what closes its files. stderr and stdout stand
-// for those of the process.
+// NewLogger returns a logger as the configuration wants it, and what closes its files. stderr and
+// stdout stand for those of the process.
 func NewLogger(c *config.Config, stdout, stderr io.Writer) (*slog.Logger, io.Closer, error) {
 	var writers []io.Writer
 	var files closers

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,6 +39,7 @@ func newServe(a app) *cobra.Command {
   etcdctl put greeting hello                     in another terminal
   millrace serve --name m1 --initial-cluster m1=http://10.0.0.1:2380,m2=http://10.0.0.2:2380,m3=http://10.0.0.3:2380 ...`,
 		DisableFlagParsing: true,
+		Args:               cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return serve(cmd.Context(), a, args, func() error {
 				fmt.Fprintln(a.stdout, cmd.Long)
@@ -69,6 +68,8 @@ func serve(ctx context.Context, a app, args []string, help func() error) error {
 		return help()
 	case err != nil:
 		return usageError{err}
+	case ctx.Err() != nil:
+		return errInterrupted
 	case l.Version:
 		fmt.Fprintf(a.stdout, "millrace %s\netcd API: %s\n", versionText(), server.EtcdVersion)
 		return nil
@@ -90,10 +91,8 @@ func serve(ctx context.Context, a app, args []string, help func() error) error {
 	for _, w := range l.Warnings {
 		logger.Warn(w)
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
-	defer stop()
 	if dev {
-		return serveDev(ctx, a, l, args, logger, stop)
+		return serveDev(ctx, a, l, logger)
 	}
 	s, err := server.Start(ctx, server.Config{Config: l.Config, Logger: logger})
 	if err != nil {
@@ -104,7 +103,6 @@ func serve(ctx context.Context, a app, args []string, help func() error) error {
 		logger.Info("stopping")
 	case err = <-s.Failed():
 	}
-	stop() // a second signal ends the process at once
 	return errors.Join(err, closeWithin(l.Config.StopTimeout+stopTimeout, s.Close))
 }
 
@@ -115,7 +113,7 @@ func closeWithin(d time.Duration, f func(context.Context) error) error {
 }
 
 // serveDev runs the cluster of --dev. A flag about addresses would be for one of its members only.
-func serveDev(ctx context.Context, a app, l *config.Loaded, args []string, logger *slog.Logger, stop func()) error {
+func serveDev(ctx context.Context, a app, l *config.Loaded, logger *slog.Logger) error {
 	for name, v := range l.Values {
 		if v.Source != config.Default && (strings.HasPrefix(name, "listen-") || strings.HasPrefix(name, "initial-") || name == "name" || name == "advertise-client-urls") {
 			return usageError{fmt.Errorf("--%s does not go with --dev, which has three members at fixed ports of 127.0.0.1", name)}
@@ -161,6 +159,5 @@ Ctrl-C stops them. The same command finds the data again.
 		case err = <-d.Failed(ctx):
 		}
 	}
-	stop()
 	return errors.Join(err, closeWithin(l.Config.StopTimeout+stopTimeout, d.Close))
 }
