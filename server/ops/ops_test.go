@@ -44,7 +44,7 @@ func TestMetricsHaveEtcdsNames(t *testing.T) {
 	}
 }
 
-// TestNoQuotaNoSeries holds that alerts on the share of the quota stay silent where there is none.
+// TestNoQuotaNoSeries holds that alerts on the share of the quota stay silent if there is no quota.
 func TestNoQuotaNoSeries(t *testing.T) {
 	m := NewMetrics(7, "3.7.3", "3.7.0", false, func() Sample { return Sample{} })
 	w := httptest.NewRecorder()

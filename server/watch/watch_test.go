@@ -398,7 +398,8 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// TestDropped fills the queue of a client that reads nothing, again and again: what is dropped comes again, once.
+// TestDropped fills the queue of a client that reads nothing, again and again: what is dropped comes
+// again, once.
 func TestDropped(t *testing.T) {
 	b := newBench(t, 1<<20, 900, time.Hour) // about a dozen events
 	release := make(chan struct{})
