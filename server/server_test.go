@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -422,6 +423,21 @@ func TestOperations(t *testing.T) {
 			t.Errorf("%s: %d %.300s", path, r.StatusCode, b)
 		}
 	}
+	// The gateway ends the requests of a stream with the body, and the client waits for events.
+	r, err := http.Post(c.endpoint(0)+"/v3/watch", "application/json", strings.NewReader(`{"create_request":{"key":"dw=="}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(r.Body)
+	for _, want := range []string{`"created":true`, `"value":"eA=="`} {
+		if !lines.Scan() || !strings.Contains(strings.ReplaceAll(lines.Text(), " ", ""), want) {
+			t.Errorf("watch as JSON: %s, want %s", lines.Text(), want)
+		}
+		if _, err := cl.Put(ctx, "w", "x"); err != nil {
+			t.Error(err)
+		}
+	}
+	_ = r.Body.Close()
 	// Without a quorum: reads of this member's state work, others say so.
 	c.stop(1)
 	c.stop(2)
