@@ -120,7 +120,7 @@ type auth struct {
 }
 
 func (s auth) AuthStatus(context.Context, *pb.AuthStatusRequest) (*pb.AuthStatusResponse, error) {
-	return &pb.AuthStatusResponse{Header: s.fill(nil)}, nil
+	return &pb.AuthStatusResponse{Header: s.fill(nil), AuthRevision: 1}, nil // etcd begins so
 }
 
 func (auth) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
