@@ -16,7 +16,7 @@ func TestMedians(t *testing.T) {
 	}
 }
 
-// The table has a ratio where both systems have the load, names what is missing, and tells of failures.
+// The table has a ratio where both systems have the load, names what is missing, and reports failures.
 func TestTable(t *testing.T) {
 	put, get := Load{Kind: Put, Clients: 16}, Load{Kind: Get, Clients: 16}
 	r := Report{Plan: Plan{Systems: []System{{Name: "etcd"}, {Name: "millrace"}}, Missing: []string{"a third: not there"}, Members: 3, Rounds: 1, Duration: time.Second}, Partial: true,
