@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -297,13 +298,13 @@ func (r *run) compareEvents(rev int64, of feed.Range, have []feed.Event, prev bo
 	changes := map[string]int{}
 	for _, e := range r.twin.events[rev] {
 		changes[string(e.Kv.Key)]++
-		if !of.Contains(e.Kv.Key) || rev == r.twin.compacted && e.Type == mvccpb.Event_PUT && !r.keptAt(e) {
+		if !of.Contains(e.Kv.Key) {
 			continue
 		}
 		want = append(want, e)
 	}
 	if rev == r.twin.compacted { // of several changes of one key the sweep may have removed all but the last
-		have = r.lastOfEach(have)
+		have = lastOfEach(have)
 		want = lastOfEach(want)
 	}
 	if len(have) != len(want) {
@@ -328,29 +329,10 @@ func (r *run) compareEvents(rev int64, of feed.Range, have []feed.Event, prev bo
 	}
 }
 
-// keptAt reports whether the change of an event is the one that its revision has left.
-func (r *run) keptAt(*mvccpb.Event) bool { return true }
-
-func (r *run) lastOfEach(events []feed.Event) (kept []feed.Event) {
+// lastOfEach returns the last event of each key.
+func lastOfEach[E interface{ GetKv() *mvccpb.KeyValue }](events []E) (kept []E) {
 	for i, e := range events {
-		last := true
-		for _, later := range events[i+1:] {
-			last = last && !bytes.Equal(later.Kv.Key, e.Kv.Key)
-		}
-		if last {
-			kept = append(kept, e)
-		}
-	}
-	return kept
-}
-
-func lastOfEach(events []*mvccpb.Event) (kept []*mvccpb.Event) {
-	for i, e := range events {
-		last := true
-		for _, later := range events[i+1:] {
-			last = last && !bytes.Equal(later.Kv.Key, e.Kv.Key)
-		}
-		if last {
+		if !slices.ContainsFunc(events[i+1:], func(later E) bool { return bytes.Equal(later.GetKv().Key, e.GetKv().Key) }) {
 			kept = append(kept, e)
 		}
 	}
@@ -482,7 +464,7 @@ func (r *run) snapshot() {
 	if err != nil {
 		r.Fatal(err)
 	}
-	at := len(r.log)
+	at, revision, compacted := len(r.log), r.twin.revision(), r.twin.compacted
 	for range r.IntN(20) {
 		r.step(1 + r.IntN(8))
 	}
@@ -517,6 +499,14 @@ func (r *run) snapshot() {
 	}
 	if have := m.Applied(); have != uint64(at) {
 		r.Fatalf("the restored machine has %d commands, want %d", have, at)
+	}
+	for rev := max(compacted, 1); rev <= revision; rev++ {
+		resp, err := m.Range(r.Context(), &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: rev})
+		want := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: revision}, Kvs: keysIn(r.twin.states[rev], []byte{0}, []byte{0})}
+		want.Count = int64(len(want.Kvs))
+		if err != nil || !proto.Equal(resp, want) {
+			r.Fatalf("behind a restore, revision %d of %d is\n%v (%v), want\n%v", rev, revision, resp, err, want)
+		}
 	}
 	was := r.m
 	r.m, r.fs = m, fs
