@@ -77,7 +77,7 @@ func (r *run) run(commands int) {
 		}
 		switch r.IntN(40) {
 		case 0:
-			r.checkHistory()
+			r.checkHistory(max(r.twin.revision()-int64(r.IntN(40)), 1), feed.Range{Key: r.key(), End: r.end()})
 		case 1:
 			r.checkLeases()
 		case 2:
@@ -90,7 +90,6 @@ func (r *run) run(commands int) {
 		r.checkFeed()
 	}
 	r.awaitSweep()
-	r.checkHistory()
 	for rev := max(r.twin.compacted, 1); rev <= r.twin.revision(); rev++ { // every revision once more
 		req := &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: rev}
 		r.compareRange(req)
@@ -263,9 +262,7 @@ func (r *run) compareRange(req *pb.RangeRequest) {
 }
 
 // checkHistory replays the history of a range from a revision, in parts.
-func (r *run) checkHistory() {
-	from := max(r.twin.revision()-int64(r.IntN(40)), 1)
-	of := feed.Range{Key: r.key(), End: r.end()}
+func (r *run) checkHistory(from int64, of feed.Range) {
 	if from < r.twin.compacted {
 		if _, _, err := r.m.History(r.Context(), from, []feed.Range{of}, 100, true); !errors.Is(err, command.Error(command.Compacted)) {
 			r.Fatalf("the history from %d, compacted at %d: %v", from, r.twin.compacted, err)
@@ -350,7 +347,7 @@ func (r *run) checkFeed() {
 		if b.Revision != rev {
 			r.Fatalf("the feed has revision %d, want %d", b.Revision, rev)
 		}
-		r.compareEvents(rev, feed.Range{Key: []byte{0}, End: []byte{0}}, b.Events, false)
+		r.compareEvents(rev, everything, b.Events, false)
 		rev++
 	}
 	if next != r.twin.revision()+1 || rev != next {
@@ -392,11 +389,14 @@ func (r *run) checkLeases() {
 	}
 }
 
-// awaitSweep waits until the sweep has reached the compact revision.
+var everything = feed.Range{Key: []byte{0}, End: []byte{0}}
+
+// awaitSweep waits until the sweep has reached the compact revision, and reads what that has left.
 func (r *run) awaitSweep() {
 	for {
 		through, wait := r.m.Swept()
 		if through >= r.twin.compacted {
+			r.checkHistory(max(r.twin.compacted, 1), everything)
 			return
 		}
 		select {
@@ -464,6 +464,12 @@ func (r *run) snapshot() {
 	if err != nil {
 		r.Fatal(err)
 	}
+	closed := false
+	r.Cleanup(func() { // of a test that fails: the machine waits for its snapshots
+		if !closed {
+			_ = snap.Close()
+		}
+	})
 	at, revision, compacted := len(r.log), r.twin.revision(), r.twin.compacted
 	for range r.IntN(20) {
 		r.step(1 + r.IntN(8))
@@ -478,6 +484,7 @@ func (r *run) snapshot() {
 	if f, ok := snap.(millrace.FileSnapshot); ok {
 		files.read(r.T, r.fs, f)
 	}
+	closed = true
 	if err := snap.Close(); err != nil {
 		r.Fatal(err)
 	}
