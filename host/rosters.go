@@ -3,6 +3,8 @@ package host
 import (
 	"fmt"
 
+	"github.com/millrace/millrace/host/internal/entry"
+	"github.com/millrace/millrace/host/internal/identity"
 	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -18,8 +20,13 @@ func (g *Group) recordMembers(entries []raftpb.Entry) {
 	if replaced {
 		g.want(dutyPlan) // it waits for those that were noted
 	}
-	if noted {
+	if noted || replaced {
 		g.want(dutySkips)
+	}
+	if noted {
+		for _, e := range g.members.Noted.All() {
+			g.machine.apply.HoldBack(&e)
+		}
 	}
 }
 
@@ -31,7 +38,22 @@ func (g *Group) readMembers(after uint64) error {
 		if err != nil {
 			return fmt.Errorf("millrace: read entry %d of group %d, which may change its members: %w", i, g.id, err)
 		}
+		if err := g.rejectLater(entries); err != nil {
+			return err
+		}
 		g.recordMembers(entries)
+	}
+	return nil
+}
+
+// rejectLater refuses entries of this host's log that a later program has written. Nothing of the group has
+// changed yet.
+func (g *Group) rejectLater(entries []raftpb.Entry) error {
+	for i := range entries {
+		if e := &entries[i]; entry.RejectLater(e.Type, e.Data) != nil {
+			return fmt.Errorf("millrace: group %d cannot be opened: entry %d of its log in %s has %w; start this host with that version; the group is as it was",
+				g.id, e.Index, identity.LogDir(g.host.config.Dir), entry.RejectLater(e.Type, e.Data))
+		}
 	}
 	return nil
 }

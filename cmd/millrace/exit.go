@@ -40,12 +40,14 @@ type exitMeaning struct {
 	objects string // objects and its verbs
 	sim     string // sim and its verbs
 	lab     string // lab and its verbs
+	serve   string // serve
 }
 
 var exitMeanings = []exitMeaning{
-	{status: exitOK, meaning: "done; the log is whole, or the logs agree; all snapshots and objects are whole; all certificates are valid", bench: "done", lab: "done; no condition is broken", wal: "done; the log is whole, or the logs agree",
+	{status: exitOK, serve: "the end was asked for, by SIGTERM or SIGINT, and everything is closed", meaning: "done; the log is whole, or the logs agree; all snapshots and objects are whole; all certificates are valid", bench: "done", lab: "done; no condition is broken", wal: "done; the log is whole, or the logs agree",
 		log: "the log is whole", print: "done", snap: "all snapshots are whole", cert: "done; all certificates are valid", members: "done; nothing is refused", objects: "done; no object is damaged", sim: "done; no seed has failed"},
 	{status: exitFailed, meaning: "what was measured failed or lost an acknowledged write; the logs differ where they may; a change of members is refused; a simulated seed failed; a replay differs from its recording; a run is slower than was accepted",
+		serve: "the service could not start, or has failed; standard error says why",
 		lab:   "what was measured failed or lost an acknowledged write; a condition of a comparison is broken",
 		sim:   "a seed failed, or cells of the matrix were hit less often than demanded",
 		bench: "what was measured failed or lost an acknowledged write", wal: "the logs differ where they may", members: "the change is refused, or was cancelled"},
@@ -57,7 +59,7 @@ var exitMeanings = []exitMeaning{
 		objects: "it cannot be read: no such directory, no group with objects in it, no such object", sim: "it cannot be done: no such file, a full disk"},
 	{status: exitAmnesia, meaning: "the log is whole, but with amnesia: its host neither votes nor counts until it has caught up"},
 	{status: exitUsage, meaning: "the command line is wrong: unknown verb or flag, value out of bounds"},
-	{status: exitInterrupted, meaning: "interrupted, by SIGINT or SIGTERM"},
+	{status: exitInterrupted, serve: "a second signal ended it at once", meaning: "interrupted, by SIGINT or SIGTERM"},
 }
 
 // exitHelp lists the given statuses for the help of wal or diff, or all of them.

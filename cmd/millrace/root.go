@@ -58,7 +58,7 @@ makes their certificates, changes the members of a cluster, and simulates cluste
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return seeHelp(cmd, err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newBench(a), newLab(a), newWAL(a), newSnapshot(a), newObjects(a), newCert(a), newMembers(a), newFlight(a), simCommand(a), newVersion(a), newLogChild(a), newPeerChild(a), newLabClient(a))
+	root.AddCommand(newServe(a), newBench(a), newLab(a), newWAL(a), newSnapshot(a), newObjects(a), newCert(a), newMembers(a), newFlight(a), simCommand(a), newVersion(a), newLogChild(a), newPeerChild(a), newLabClient(a))
 	root.SetHelpCommand(newHelp(root))
 	refuseArgs(root)
 	return root

@@ -4,6 +4,10 @@ package planted_test
 var versionBugs = []bug{
 	{name: "version_not_in_the_snapshot", what: "a snapshot does not say at which version its group is, so a member that begins with it applies commands at version 0", in: "sim", found: "TestUpgrades", says: "at version", edits: []edit{{"host/snapshots.go",
 		`Skipped: q.Passed(), At: q.At(),`, `Skipped: q.Passed(),`}}},
+	{name: "later_entries_are_passed_over", what: "a group is opened whose log has an entry of a later program, which this one does not know", in: ".", found: "TestLaterEntries", edits: []edit{{"host/rosters.go",
+		`if e := &entries[i]; entry.RejectLater(e.Type, e.Data) != nil {`, `if e := &entries[i]; e.Type != raftpb.EntryHost && entry.RejectLater(e.Type, e.Data) != nil {`}}},
+	{name: "later_lives_are_overwritten", what: "a start replaces lives.json of a later version", in: ".", found: "TestLaterFiles", edits: []edit{{"host/internal/identity/lives.go",
+		`case l.Version > livesVersion:`, `case l.Version > livesVersion+1:`}}},
 	{name: "version_of_the_program", what: "a command has the highest version of the program that applies it, and not that of the log", in: "sim", found: "TestUpgrades", says: "at version", edits: []edit{{"host/internal/apply/commands.go",
 		`version := s.queue.At().Version`, `version := s.Options.Versions.Highest`}}},
 	{name: "learners_not_asked", what: "a leader begins a version that a learner's program cannot do", in: ".", found: "TestUpgradeAsksLearners", edits: []edit{{"host/versions.go",

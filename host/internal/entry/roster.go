@@ -26,6 +26,9 @@ func IsMemberEntry(typ raftpb.EntryType, data []byte) bool {
 
 // Reject says what is wrong with the bytes of an entry of a type, or returns nil.
 func Reject(e *raftpb.Entry) error {
+	if err := RejectLater(e.Type, e.Data); err != nil {
+		return fmt.Errorf("entry %d has %w; start this host with that version", e.Index, err)
+	}
 	switch {
 	case e.Type == raftpb.EntryConfChangeV2:
 		var cc raftpb.ConfChangeV2

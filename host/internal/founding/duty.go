@@ -74,6 +74,7 @@ func (f *Group) Read(log Log) error {
 		}
 		for i := range entries {
 			switch e := &entries[i]; {
+			case entry.RejectLater(e.Type, e.Data) != nil: // the group is not opened (Group.readMembers)
 			case isFounding(e):
 				if err := f.record(e, false); err != nil {
 					return err

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -59,6 +60,8 @@ func (d *Directory) EnterLife(generation, life uint64, logger *slog.Logger) (pas
 		l = lives{}
 	case err != nil:
 		return nil, err
+	case l.Version > livesVersion:
+		return nil, fmt.Errorf("millrace: %s has version %d, this program supports only version %d; start the program that wrote it", filepath.Join(d.settings.Dir, livesFile), l.Version, livesVersion)
 	case l.Version != livesVersion, l.Incarnation != d.identity.Incarnation:
 		l = lives{}
 	}
