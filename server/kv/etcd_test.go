@@ -55,7 +55,7 @@ func startEtcd(t *testing.T) *grpc.ClientConn {
 	return conn
 }
 
-// TestLikeEtcd sends random requests to etcd and to machines on both engines. Answers must be equal, but for
+// TestLikeEtcd sends random requests to etcd and to machines on both engines. Answers must be equal, apart from
 // the ids in headers: of changes, ranges with all options, transactions, compactions, and etcd's hash at
 // random revisions.
 func TestLikeEtcd(t *testing.T) {
