@@ -16,8 +16,8 @@ func batchOf(rev int64, events, bytes int) Batch {
 	return b
 }
 
-// TestRing publishes batches of random sizes. A reader gets every revision from its cursor on, once and in
-// order, or hears that it is behind; and the ring has no more than its bytes.
+// TestRing publishes batches of random sizes. A reader gets every revision at or behind its cursor, once and
+// in order, or hears that it is behind; and the ring has no more than its bytes.
 func TestRing(t *testing.T) {
 	const most = 20_000
 	rng := rand.New(rand.NewPCG(1, 1))

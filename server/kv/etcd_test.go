@@ -55,8 +55,8 @@ func startEtcd(t *testing.T) *grpc.ClientConn {
 	return conn
 }
 
-// TestLikeEtcd sends random requests to etcd and to machines on both engines. Answers must be equal, apart from
-// the ids in headers: of changes, ranges with all options, transactions, compactions, and etcd's hash at
+// TestLikeEtcd sends random requests to etcd and to machines on both engines. Answers must be equal, apart
+// from the ids in headers: of changes, ranges with all options, transactions, compactions, and etcd's hash at
 // random revisions.
 func TestLikeEtcd(t *testing.T) {
 	conn := startEtcd(t)
