@@ -325,8 +325,10 @@ func (m *Machine) Applied() uint64 {
 
 // Close closes the machine. The node is closed before.
 func (m *Machine) Close() error {
-	m.stop()
-	<-m.stopped
+	if m.stop != nil { // it sweeps
+		m.stop()
+		<-m.stopped
+	}
 	s := m.store.Load()
 	s.Close()
 	return m.closeEngine(s.Engine())
