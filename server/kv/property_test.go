@@ -156,7 +156,7 @@ func (r *run) command(awaited bool) ([]byte, func(command.Result)) {
 		case rev > r.twin.revision():
 			code = command.FutureRevision
 		default:
-			r.twin.compacted = rev
+			r.twin.compact(rev)
 			resp = &pb.CompactionResponse{Header: &pb.ResponseHeader{Revision: r.twin.revision()}}
 		}
 	case k < 84:
@@ -471,6 +471,7 @@ func (r *run) snapshot() {
 		}
 	})
 	at, revision, compacted := len(r.log), r.twin.revision(), r.twin.compacted
+	states := slices.Clone(r.twin.states[max(compacted, 1):]) // the twin forgets what is compacted
 	for range r.IntN(20) {
 		r.step(1 + r.IntN(8))
 	}
@@ -509,7 +510,7 @@ func (r *run) snapshot() {
 	}
 	for rev := max(compacted, 1); rev <= revision; rev++ {
 		resp, err := m.Range(r.Context(), &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: rev})
-		want := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: revision}, Kvs: keysIn(r.twin.states[rev], []byte{0}, []byte{0})}
+		want := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: revision}, Kvs: keysIn(states[rev-max(compacted, 1)], []byte{0}, []byte{0})}
 		want.Count = int64(len(want.Kvs))
 		if err != nil || !proto.Equal(resp, want) {
 			r.Fatalf("behind a restore, revision %d of %d is\n%v (%v), want\n%v", rev, revision, resp, err, want)
