@@ -55,7 +55,7 @@ func learnersServe(request any) bool {
 
 // Unary checks each unary RPC, and tells the log of slow ones.
 func (s *Services) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if s.Learner() && !learnersServe(request) {
+	if s.learns.Load() && !learnersServe(request) {
 		return nil, rpctypes.ErrGRPCNotSupportedForLearner
 	}
 	if _, err := s.admit(ctx); err != nil {
@@ -85,7 +85,7 @@ func (s *Services) Unary(ctx context.Context, request any, info *grpc.UnaryServe
 // Stream checks each stream, and ends it when the service stops, or when there is no leader and the
 // client wants that.
 func (s *Services) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if s.Learner() && info.FullMethod != pb.Maintenance_Snapshot_FullMethodName {
+	if s.learns.Load() && info.FullMethod != pb.Maintenance_Snapshot_FullMethodName {
 		return rpctypes.ErrGRPCNotSupportedForLearner
 	}
 	requireLeader, err := s.admit(stream.Context())
@@ -143,6 +143,7 @@ func (l *leaderless) run() {
 	tick := time.NewTicker(l.Config.ElectionTimeout)
 	defer tick.Stop()
 	for without := 0; ; {
+		l.learns.Store(l.Learner())
 		select {
 		case <-tick.C:
 		case <-l.Stopping.Done():
