@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -486,6 +487,17 @@ func TestDev(t *testing.T) {
 	}
 	o.Peers = o.Peers[:2]
 	if _, err := StartDev(t.Context(), o); err == nil || !strings.Contains(err.Error(), "each member needs one of both") {
+		t.Error(err)
+	}
+}
+
+// TestLongDirectory starts a member in a directory whose path is too long for the admin socket.
+func TestLongDirectory(t *testing.T) {
+	c := newCluster(t, 1)
+	c.stop(0)
+	c.configs[0].Dir = filepath.Join(t.TempDir(), strings.Repeat("x", 120))
+	c.start(0)
+	if _, err := c.client(0).Put(c.context(), "k", "v"); err != nil {
 		t.Error(err)
 	}
 }
