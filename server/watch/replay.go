@@ -21,16 +21,16 @@ const (
 // have reached the hub. It reports whether there is more to do. The earliest watcher decides where the
 // part begins, so all of them share one walk.
 func (s *stream) replay(v *Service) (more bool, err error) {
-	behind, from := s.late()
-	if len(behind) == 0 {
-		return false, nil
+	behind, from, queued := s.late()
+	if queued || len(behind) == 0 {
+		return queued, nil
 	}
 	part := min(max((v.hub.maxBytes-v.hub.bytes.Load())/replayShare, minReplayBytes), replayBytes)
 	v.hub.bytes.Add(part)
 	defer v.hub.bytes.Add(-part)
 	batches, next, err := v.read(s, from, behind, int(part))
 	if errors.Is(err, rpctypes.ErrGRPCCompacted) {
-		return true, s.cancelCompacted(v)
+		return true, s.cancelCompacted(v, behind)
 	}
 	if err != nil {
 		return false, fmt.Errorf("replay the history of a watch from revision %d: %w", from, err)
@@ -43,17 +43,21 @@ func (s *stream) replay(v *Service) (more bool, err error) {
 	return s.level(v, behind, next), nil
 }
 
-// late returns the watchers that are behind, and the first revision that one of them lacks.
-func (s *stream) late() (behind []*watcher, from int64) {
+// late returns the watchers that are behind, and the first revision that one of them lacks. queued says that
+// the queue must be sent before: the response that creates a watch is in it, and comes before its events.
+func (s *stream) late() (behind []*watcher, from int64, queued bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.control > 0 {
+		return nil, 0, true
+	}
 	for w := range s.behind {
 		if len(behind) == 0 || w.next < from {
 			from = w.next
 		}
 		behind = append(behind, w)
 	}
-	return behind, from
+	return behind, from, false
 }
 
 // read returns events from a revision onwards: of the ring, if it reaches back so far, or of the store.
@@ -122,14 +126,14 @@ func (s *stream) level(v *Service, got []*watcher, next int64) (more bool) {
 	return len(s.behind) > 0
 }
 
-// cancelCompacted cancels the watchers that lack what is compacted now, with the compact revision.
-func (s *stream) cancelCompacted(v *Service) error {
+// cancelCompacted cancels those of some watchers that lack what is compacted now, with the compact revision.
+func (s *stream) cancelCompacted(v *Service, of []*watcher) error {
 	_, compacted := v.hub.store.Revision()
 	v.hub.mu.Lock()
 	s.mu.Lock()
 	var lost []*watcher
-	for w := range s.behind {
-		if w.next < compacted {
+	for _, w := range of {
+		if s.behind[w] && w.next < compacted {
 			lost = append(lost, w)
 		}
 	}

@@ -93,6 +93,7 @@ func (s *stream) append(h *hub, w *watcher, revision int64, events []feed.Event)
 		return
 	}
 	s.queue = append(s.queue, item{w: w, revision: revision, events: events, bytes: n})
+	w.next = revision + 1 // these may be sent before the stream falls behind at the same revision
 	s.bytes += n
 	s.events += len(events)
 	h.bytes.Add(n)
