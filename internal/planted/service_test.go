@@ -26,6 +26,14 @@ var serviceBugs = []bug{
 		`		s.fallBehind(h, h.cursor)
 `, `		s.poke()
 `}}},
+	{name: "watch_before_created", what: "events of a watch are sent before the response that creates it", in: "server/watch", found: "TestCreatedComesFirst", edits: []edit{{"server/watch/replay.go",
+		`	if s.control > 0 {
+		return nil, 0, true
+	}
+`, ``}}},
+	{name: "watch_revision_twice", what: "a revision whose events were sent comes again when the queue is dropped at it", in: "server/watch", found: "TestDroppedAfterTaken", edits: []edit{{"server/watch/stream.go",
+		`	w.next = revision + 1 // these may be sent before the stream falls behind at the same revision
+`, ``}}},
 	{name: "service_unknown_outcome", what: "clients are told that a command whose outcome is not known was refused, so they send it again", in: "server/api", found: "TestOutcomes", edits: []edit{{"server/api/backend.go",
 		`	case millrace.MayHaveCommitted(err), errors.Is(err, context.DeadlineExceeded):
 `, `	case errors.Is(err, context.DeadlineExceeded):

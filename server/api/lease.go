@@ -94,46 +94,67 @@ func (s leases) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.
 	return resp, nil
 }
 
-// LeaseKeepAlive answers renewals one by one, in their order. The header is of before the renewal: so a
-// client that sees revision 3 in it knows that the lease was alive then.
+// LeaseKeepAlive answers renewals in their order. It takes the next ones while the first wait for their
+// command: a client has one stream for all of its leases, and one command a lease would be too slow for many
+// of them. The header is of before the renewal: so a client that sees revision 3 in it knows that the lease
+// was alive then.
 func (s leases) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
 	ctx := stream.Context()
-	requests := make(chan *pb.LeaseKeepAliveRequest)
-	received := make(chan error, 1)
+	begun := make(chan keptAlive, maxGathered)
+	var received error // why begun is closed
 	go func() {
+		defer close(begun)
 		for {
 			r, err := stream.Recv()
 			if err != nil {
-				received <- err
+				received = err
+				return
+			}
+			k := keptAlive{response: &pb.LeaseKeepAliveResponse{ID: r.ID, Header: s.fill(nil)}}
+			if k.answer, received = s.renewals.begin(ctx, r.ID); received != nil {
 				return
 			}
 			select {
-			case requests <- r:
+			case begun <- k:
 			case <-ctx.Done():
+				received = ended(ctx)
 				return
 			}
 		}
 	}()
 	for {
 		select {
-		case r := <-requests:
-			resp := &pb.LeaseKeepAliveResponse{ID: r.ID, Header: s.fill(nil)}
-			ttl, err := s.renewals.renew(ctx, r.ID)
-			if err != nil {
-				return err
-			}
-			resp.TTL = ttl
-			if err := stream.Send(resp); err != nil {
-				return err
-			}
-		case err := <-received:
-			if errors.Is(err, io.EOF) {
+		case k, more := <-begun:
+			if !more && errors.Is(received, io.EOF) {
 				return nil
 			}
-			return err
+			if !more {
+				return received
+			}
+			if err := k.send(ctx, stream); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return ended(ctx)
 		}
+	}
+}
+
+// keptAlive is a renewal whose answer is owed.
+type keptAlive struct {
+	response *pb.LeaseKeepAliveResponse
+	answer   <-chan renewed
+}
+
+func (k keptAlive) send(ctx context.Context, stream pb.Lease_LeaseKeepAliveServer) error {
+	select {
+	case a := <-k.answer:
+		if k.response.TTL = a.ttl; a.err != nil {
+			return a.err
+		}
+		return stream.Send(k.response)
+	case <-ctx.Done():
+		return ended(ctx)
 	}
 }
 
@@ -163,21 +184,16 @@ func newRenewals(b *Backend) *renewals {
 	return &renewals{Backend: b, ask: make(chan renewal)}
 }
 
-// renew renews a lease and returns its TTL; 0 if there is no such lease.
-func (r *renewals) renew(ctx context.Context, id int64) (int64, error) {
+// begin begins to renew a lease. The answer is its TTL; 0 if there is no such lease.
+func (r *renewals) begin(ctx context.Context, id int64) (<-chan renewed, error) {
 	answer := make(chan renewed, 1)
 	select {
 	case r.ask <- renewal{id, answer}:
+		return answer, nil
 	case <-ctx.Done():
-		return 0, ended(ctx)
+		return nil, ended(ctx)
 	case <-r.Stopping.Done():
-		return 0, stopped()
-	}
-	select {
-	case a := <-answer:
-		return a.ttl, a.err
-	case <-ctx.Done():
-		return 0, ended(ctx)
+		return nil, stopped()
 	}
 }
 
