@@ -122,6 +122,12 @@ func (g *Group) WaitPlan(ctx context.Context, changes ...MemberChange) (*MemberP
 	}
 	g.waitHeard(ctx, named)
 	g.awaitView(ctx)
+	for _, c := range changes {
+		if c.want.Op == membership.Promote {
+			g.machine.versions.Forget(c.want.ID) // its program may be another one by now
+			g.awaitVersions(ctx)
+		}
+	}
 	return g.Plan(changes...)
 }
 
@@ -149,6 +155,11 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 		wants = append(wants, c.want)
 	}
 	stages, err := r.Make(wants)
+	for _, w := range wants {
+		if err == nil && w.Op == membership.Promote {
+			err = g.rejectVersionOf(w.ID)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
 	}
@@ -169,6 +180,16 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// rejectVersionOf says why a learner cannot become a voter: it has said that its program cannot do the version
+// of the group, so its machine is halted.
+func (g *Group) rejectVersionOf(id uint64) error {
+	can, known := g.versionsOf(id)
+	if at := g.machine.apply.At().Version; known && !can.Can(at) {
+		return fmt.Errorf("%w: the group is at version %d of its state machine, and the program of host %d can do %v, so its machine is halted; start host %d with a program that can, and plan again", membership.ErrRefused, at, id, can, id)
+	}
+	return nil
 }
 
 // rejectAddrOf says why a new member cannot be at an address: another member is there. Founders have no

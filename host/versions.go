@@ -40,7 +40,7 @@ func (g *Group) StartUpgrade(version uint32) *Execution {
 		}
 		at := g.machine.apply.At().Version
 		if at > version {
-			return true, fmt.Errorf("millrace: group %d: %w: the group is at version %d of its state machine, and never goes back, to %d", g.id, membership.ErrRefused, at, version)
+			return true, fmt.Errorf("millrace: group %d: %w: the group is at version %d of its state machine, and never goes back, to %d", g.id, membership.ErrNotUpgraded, at, version)
 		}
 		return at == version, nil
 	}
@@ -88,7 +88,7 @@ func (g *Group) acceptUpgrade(q plans.Request) error {
 		return nil // members change: it is asked again
 	}
 	if h := g.machine.apply.Halted(); h != nil {
-		return fmt.Errorf("%w: the state machine of host %d, which leads, is halted: %v", membership.ErrRefused, g.self, h.Cause)
+		return fmt.Errorf("%w: the state machine of host %d, which leads, is halted: %v", membership.ErrNotUpgraded, g.self, h.Cause)
 	}
 	ids := g.memberIDs()
 	err = g.machine.versions.Decide(versions.Upgrade{
