@@ -53,10 +53,11 @@ func (c *Completions[R]) Take(reuse []Completion[R]) []Completion[R] { return c.
 func (c *Completions[R]) Space() int { return c.queue.Space() }
 
 // NewSink returns Completions whose outcomes go to f, and not to Take. All that a batch of the state machine
-// has for them comes in one call, and so do all reads of a round. So no goroutine is woken for them. f is called where the outcome becomes known,
-// mostly between two batches of the state machine, and by one goroutine at a time. It must be quick: it must
-// not block, call a node, or keep its argument. It leaves the outcomes where others find them. A panic of f
-// loses the outcomes of that call. After that SubmitMany and SubmitRead refuse with the reason.
+// has for them comes in one call, and so do all reads of a round. So no goroutine is woken for them. f is
+// called where the outcome becomes known, mostly between two batches of the state machine, and by one
+// goroutine at a time. It must be quick: it must not block, call a node, or keep its argument. It leaves the
+// outcomes where others find them. A panic of f loses the outcomes of that call. After that SubmitMany and
+// SubmitRead refuse with the reason.
 func NewSink[R any](limit int, f func([]Completion[R])) *Completions[R] {
 	return &Completions[R]{completion.NewSink(limit, f)}
 }

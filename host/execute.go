@@ -182,16 +182,6 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 	return p, nil
 }
 
-// rejectVersionOf says why a learner cannot become a voter: it has said that its program cannot do the version
-// of the group, so its machine is halted.
-func (g *Group) rejectVersionOf(id uint64) error {
-	can, known := g.versionsOf(id)
-	if at := g.machine.apply.At().Version; known && !can.Can(at) {
-		return fmt.Errorf("%w: the group is at version %d of its state machine, and the program of host %d can do %v, so its machine is halted; start host %d with a program that can, and plan again", membership.ErrRefused, at, id, can, id)
-	}
-	return nil
-}
-
 // rejectAddrOf says why a new member cannot be at an address: another member is there. Founders have no
 // address in the roster, so what this host knows is compared as well. A member that is not heard may have
 // left its address to another host.

@@ -28,8 +28,8 @@ func NewCompletions(limit int) *Completions {
 }
 
 // NewSink returns Completions whose outcomes go to f, and not to Take: all reads of a round in one call. f is
-// called where an outcome becomes known, by one goroutine at a time, and without a lock. It must not block,
-// call a group, or keep its argument. A panic of f loses the outcomes of that call, and nothing more is taken.
+// called where an outcome becomes known, by one goroutine at a time. It must not block, call a group, or keep
+// its argument. A panic of f loses the outcomes of that call, and nothing more is taken.
 func NewSink(limit int, f func([]outcome.Completion)) *Completions {
 	return &Completions{completion.NewSink(limit, f)}
 }

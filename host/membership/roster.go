@@ -186,8 +186,8 @@ func half(voters []uint64, works func(id uint64) bool) int {
 // ErrRefused is wrapped by every error that refuses a change or a plan.
 var ErrRefused = errors.New("the members are not changed")
 
-// Refusal refuses something, and says what. errors.Is finds ErrRefused in it: callers ask whether anything has
-// changed, and readers want to know what has not.
+// Refusal refuses something, and says what. errors.Is finds ErrRefused in it: callers ask whether anything
+// has changed, and readers want to know what has not.
 type Refusal string
 
 const (

@@ -99,7 +99,7 @@ var outcomeBugs = []bug{
 		`	if q.sink == nil {
 		q.Add(outcome)`, `	if true {
 		q.Add(outcome)`}}},
-	{name: "held_reads_are_not_told", what: "a sink is not told of the reads of a round", in: "host", found: "TestSubmitReadToASink", edits: []edit{{"host/internal/reads/queue.go",
+	{name: "held_reads_are_not_told", what: "the reads of a round never reach their sink", in: "host", found: "TestSubmitReadToASink", edits: []edit{{"host/internal/reads/queue.go",
 		`	ended.Flush()`, `	_ = ended`}}},
 	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/host.go",
 		`return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)`, `return h.network.frames.Add(1)`}}},
