@@ -124,6 +124,7 @@ type OverloadedError = outcome.OverloadedError
 //	Undivided bool
 //	Cause error
 //	Skipped uint64
+//	Held uint64
 //	Version uint32
 //	WrongVersion bool
 //	Stack []byte

@@ -123,8 +123,9 @@ type Command[C any] struct {
 	Index, Term uint64
 	// Pos is its place among the commands with this Index, from 0.
 	Pos uint32
-	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes
-	// back and is the same on every member, so a state machine may use it for expiry.
+	// Time is the log time: how long the group has had leaders, as they have measured. It never goes back
+	// and is the same on every member, so a state machine may use it for expiry. It stands still while no
+	// member leads.
 	Time time.Duration
 	// Session and Number say which command of which session this is. They are zero if the command was sent
 	// once only, and otherwise belong to the host that sent it, or to the user (InSession).

@@ -323,7 +323,7 @@ func (n *Node[C, R]) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// LogTime returns about the log time now: how long the group has existed (Command.Time). It never waits.
+// LogTime returns about the log time now: how long the group has had leaders (Command.Time). It never waits.
 func (n *Node[C, R]) LogTime() time.Duration { return n.group.LogTime() }
 
 // Status returns the state of the group as of its last turn. It never waits.

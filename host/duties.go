@@ -30,7 +30,7 @@ var duties = turn.NewTable((*Group).changes, []turn.Duty[*Group]{
 
 	dutyRefused:       {Name: "refused entries", At: turn.AfterReady, Step: (*Group).requestDiscard},
 	dutyFoundingState: {Name: "state of the founding", At: turn.AfterReady, Step: (*Group).reportFounding},
-	dutySkips:         {Name: "skips", At: turn.AfterReady, Step: (*Group).orderSkips},
+	dutySkips:         {Name: "skips", At: turn.AfterReady, Step: (*Group).orderSkips, Due: (*Group).skipDue},
 	dutyHalted:        {Name: "halted machine", At: turn.AfterReady, Step: (*Group).answerHalted},
 
 	dutySnapshots: {Name: "snapshots", At: turn.AfterStatus, Step: (*Group).advanceSnapshots},

@@ -40,7 +40,9 @@ func EntryText(typ raftpb.EntryType, data []byte) string {
 		if err != nil {
 			return "skip that cannot be read"
 		}
-		return fmt.Sprintf("skip of command %v", s.At)
+		return fmt.Sprintf(map[entry.SkipStep]string{
+			entry.SkipInForce: "skip of command %v", entry.SkipHeld: "command %v waits: it may be skipped", entry.SkipReleased: "command %v is not skipped",
+		}[s.Step], s.At)
 	case entry.IsVersion(typ, data):
 		v, err := entry.DecodeVersion(data)
 		if err != nil {

@@ -138,7 +138,6 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	}
 	g.writes.discarding.handed = core.Applied
 	g.core.openTerm = g.core.hard.Term
-	g.machine.apply.Time.Begin(h.env.env.Clock.Now())
 	g.writes.discarding.forgetAfterTicks = 2 * core.ElectionTick
 	g.writes.discarding.restart = func(applied uint64) error {
 		core.Applied = applied

@@ -92,7 +92,7 @@ func (g *Group) stuckDue() int64 { return g.leadership.leader.Due() }
 
 // answerApplied answers the questions of the leader about what is applied.
 func (g *Group) answerApplied() (again bool) {
-	able := !g.writes.append.Full.Load() && !g.writes.discarding.waitsForLane
+	able := !g.writes.append.Full.Load() && !g.writes.discarding.waitsForLane && !g.machine.apply.MayApplyHeld()
 	g.leadership.leader.Answer(g.work.taken.questions, able)
 	return false
 }

@@ -21,9 +21,17 @@ func (g *Group) countFounded() {
 }
 
 // LogTime returns about the log time now, as this host estimates it: the latest that it has seen, and what
-// has passed since then on its clock. Log time is how long the group has existed; it stands still while no
-// member runs. Command.Time is the log time of a command.
+// has passed since then on its clock. Log time is how long the group has had leaders. It stands still while
+// no member leads, as soon as that is noticed: after an election timeout or two. Command.Time is the log time
+// of a command.
 func (g *Group) LogTime() time.Duration {
 	now := g.now()
 	return max(g.machine.apply.Time.Estimate(now), g.members.time.Estimate(now))
+}
+
+// setLed says whether a leader is known. A candidate has given its leader up.
+func (g *Group) setLed(led bool) {
+	now := g.now()
+	g.machine.apply.Time.SetLed(led, now)
+	g.members.time.SetLed(led, now)
 }

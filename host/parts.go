@@ -298,6 +298,7 @@ type groupMachine struct {
 	divergence divergence.Comparison
 	objects    *objects.Keeper // nil: there are none
 	versions   versions.Group
+	decideBy   int64      // the tick at which this leader gives up to skip a command; 0: it skips none (skip.go)
 	feed       *feed.Feed // what it publishes; nil: it is no CommandMachine
 }
 

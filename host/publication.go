@@ -40,6 +40,7 @@ func (g *Group) publish(st raft.BasicStatus) {
 			g.host.changes.placer.Drop(&g.leadership.placing)
 		}
 		g.core.role = st.SoftState
+		g.setLed(st.Lead != raft.None && (now.Role == event.RoleFollower || now.Role == event.RoleLeader))
 		g.life.roleChanged.notify()
 	}
 	g.work.ordered = false

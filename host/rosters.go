@@ -20,8 +20,13 @@ func (g *Group) recordMembers(entries []raftpb.Entry) {
 	if replaced {
 		g.want(dutyPlan) // it waits for those that were noted
 	}
-	if noted {
+	if noted || replaced {
 		g.want(dutySkips)
+	}
+	if noted {
+		for _, e := range g.members.Noted.All() {
+			g.machine.apply.HoldBack(&e)
+		}
 	}
 }
 

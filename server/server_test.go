@@ -1,12 +1,14 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -422,6 +424,21 @@ func TestOperations(t *testing.T) {
 			t.Errorf("%s: %d %.300s", path, r.StatusCode, b)
 		}
 	}
+	// The gateway ends the requests of a stream with the body, and the client waits for events.
+	r, err := http.Post(c.endpoint(0)+"/v3/watch", "application/json", strings.NewReader(`{"create_request":{"key":"dw=="}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(r.Body)
+	for _, want := range []string{`"created":true`, `"value":"eA=="`} {
+		if !lines.Scan() || !strings.Contains(strings.ReplaceAll(lines.Text(), " ", ""), want) {
+			t.Errorf("watch as JSON: %s, want %s", lines.Text(), want)
+		}
+		if _, err := cl.Put(ctx, "w", "x"); err != nil {
+			t.Error(err)
+		}
+	}
+	_ = r.Body.Close()
 	// Without a quorum: reads of this member's state work, others say so.
 	c.stop(1)
 	c.stop(2)
@@ -436,5 +453,81 @@ func TestOperations(t *testing.T) {
 	w := c.client(0).Watch(clientv3.WithRequireLeader(ctx), "x")
 	if r := <-w; r.Err() == nil {
 		t.Errorf("a watch that requires a leader: %+v", r)
+	}
+}
+
+// TestDev starts what "millrace serve --dev" starts, on other ports, twice.
+func TestDev(t *testing.T) {
+	var all []int
+	for _, addr := range ports(t, 6) {
+		var port int
+		_, p, _ := net.SplitHostPort(addr)
+		_, _ = fmt.Sscan(p, &port)
+		all = append(all, port)
+	}
+	o := DevOptions{Dir: t.TempDir(), Clients: all[:3], Peers: all[3:], Flags: []string{"--heartbeat-interval=20", "--election-timeout=200"}, Logger: slog.New(slog.DiscardHandler)}
+	for round := range 2 {
+		d, err := StartDev(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cl := d.Members[2].Client()
+		g, err := cl.Get(t.Context(), "k")
+		if err != nil || g.Count != int64(round) {
+			t.Errorf("round %d: %v, %v", round, g, err)
+		}
+		if _, err := cl.Put(t.Context(), "k", "v"); err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if err := d.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+	o.Peers = o.Peers[:2]
+	if _, err := StartDev(t.Context(), o); err == nil || !strings.Contains(err.Error(), "each member needs one of both") {
+		t.Error(err)
+	}
+}
+
+// TestLongDirectory starts a member in a directory whose path is too long for the admin socket.
+func TestLongDirectory(t *testing.T) {
+	c := newCluster(t, 1)
+	c.stop(0)
+	c.configs[0].Dir = filepath.Join(t.TempDir(), strings.Repeat("x", 120))
+	c.start(0)
+	if _, err := c.client(0).Put(c.context(), "k", "v"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTheEnd holds how a member ends: watches end so that clients continue elsewhere, a lock that waits
+// does not hold the end up, and a second Close changes nothing.
+func TestTheEnd(t *testing.T) {
+	c := newCluster(t, 1)
+	ctx := c.context()
+	cl := c.client()
+	if r := <-cl.Watch(ctx, "k", clientv3.WithCreatedNotify()); !r.Created {
+		t.Fatalf("%+v", r)
+	}
+	for range 2 { // the second one waits for the first
+		go func() {
+			_, _ = http.Post(c.endpoint(0)+"/v3/lock/lock", "application/json", strings.NewReader(`{"name":"bA=="}`))
+		}()
+	}
+	for {
+		if g, err := cl.Get(ctx, "l/", clientv3.WithPrefix()); err != nil || g.Count == 2 {
+			break
+		}
+	}
+	m := c.members[0]
+	began := time.Now()
+	c.stop(0)
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("the end took %v: something was waited for", took)
+	}
+	if err := m.Close(ctx); err != nil {
+		t.Error(err)
 	}
 }

@@ -59,45 +59,53 @@ type Server struct {
 
 // Start starts a member in its directory, new or used before, and returns when clients can connect. It
 // does not wait for other members: requests do. ctx bounds the start only.
-func Start(ctx context.Context, c Config) (s *Server, err error) {
-	s = &Server{c: c, logger: c.Logger, ready: make(chan struct{}), failed: make(chan error, 1)}
+func Start(ctx context.Context, c Config) (*Server, error) {
+	s := &Server{c: c, logger: c.Logger, ready: make(chan struct{}), failed: make(chan error, 1)}
 	if s.logger == nil {
 		s.logger = slog.Default()
 	}
-	if err := config.CheckDir(c.Dir); err != nil {
+	if err := s.open(ctx); err != nil {
+		s.abandon()
 		return nil, err
+	}
+	return s, nil
+}
+
+// open opens everything, from the listeners to the services.
+func (s *Server) open(ctx context.Context) (err error) {
+	c := s.c
+	if err := config.CheckDir(c.Dir); err != nil {
+		return err
 	}
 	self, ok := c.Self()
 	if !ok {
-		return nil, fmt.Errorf("this member, %q, is none of the members of the cluster", c.Name)
+		return fmt.Errorf("this member, %q, is none of the members of the cluster", c.Name)
 	}
-	defer func() {
-		if err != nil {
-			s.abandon()
-		}
-	}()
 	if s.front, err = front.Open(c.Config, s.logger); err != nil {
-		return nil, err
+		return err
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the data directory: %w", err)
+		return fmt.Errorf("make the data directory: %w", err)
 	}
 	s.store, err = kv.Open(kv.Options{
 		Dir: filepath.Join(c.Dir, "state"), Engine: c.Engine, HeadCacheBytes: c.HeadCacheBytes, BlockCacheBytes: c.BlockCacheBytes,
 		FeedBytes: c.FeedBytes, QuotaBytes: c.QuotaBytes, Logger: s.logger,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open the state in %s: %w", c.Dir, err)
+		return fmt.Errorf("open the state in %s: %w", c.Dir, err)
 	}
 	node, err := nodeConfig(c, s.logger)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s.node, err = millrace.Open(ctx, node, s.store.Millrace()); err != nil {
-		return nil, err
+		return err
 	}
-	return s, s.serve(self)
+	return s.serve(self)
 }
+
+// maxSocketPath is the longest path of a Unix socket that all systems take.
+const maxSocketPath = 103
 
 // nodeConfig is the configuration of the node.
 func nodeConfig(c Config, logger *slog.Logger) (n millrace.Config, err error) {
@@ -105,6 +113,10 @@ func nodeConfig(c Config, logger *slog.Logger) (n millrace.Config, err error) {
 		Dir: filepath.Join(c.Dir, "raft"), Members: map[uint64]string{}, Listen: c.ListenPeer.Host,
 		HeartbeatInterval: c.HeartbeatInterval, ElectionTimeout: c.ElectionTimeout,
 		MaxCommandBytes: 8 << 20, AdminSocket: true, Logger: logger,
+	}
+	if socket := filepath.Join(n.Dir, "admin.sock"); len(socket) > maxSocketPath {
+		n.AdminSocket = false
+		logger.Warn("there is no admin socket, because its path would be too long: millrace members and snapshot save need a shorter --data-dir", "path", socket)
 	}
 	for _, m := range c.Cluster {
 		u, err := url.Parse(m.PeerURLs[0])

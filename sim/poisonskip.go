@@ -175,8 +175,27 @@ func (w *world) recordSkips(r *replica, committed uint64) {
 		}
 		if g.skips[skipped] == 0 {
 			w.count(CommandsSkipped)
+			w.checkSkip(g, skipped)
 		}
 		g.skips[skipped] = at.index
+	}
+}
+
+// checkSkip demands that no majority of the members has the effect of a command when the group begins to skip
+// it: those must be replaced.
+func (w *world) checkSkip(g *ghost, skipped raftpb.Position) {
+	var have []string
+	members := 0
+	w.eachReplica(func(r *replica) {
+		if r.ghost != g || r.group == nil || r.neverJoined() {
+			return
+		}
+		if members++; r.has(skipped) {
+			have = append(have, r.name)
+		}
+	})
+	if members == len(w.hosts) && len(have) > members/2 {
+		w.breaks(property.StateMachineSafety, "group %d skips command %v, and %v of %d members have its effect", g.id, skipped, have, members)
 	}
 }
 
@@ -187,7 +206,10 @@ func skippedBy(e *raftpb.Entry) (at raftpb.Position, skips bool) {
 		return at, false
 	}
 	index, n := binary.Uvarint(e.Data[head:])
-	pos, _ := binary.Uvarint(e.Data[head+n:]) // 0 if there is none
+	pos, m := binary.Uvarint(e.Data[head+n:]) // 0 if there is none
+	if len(e.Data) > head+n+max(m, 0) {
+		return at, false // it makes the command wait, or lets it go
+	}
 	return raftpb.Position{Index: index, Pos: uint32(pos)}, true
 }
 
@@ -252,6 +274,30 @@ func (p *poisons) visit(r *replica) {
 		p.skip(r, raftpb.Position{Index: first.Index + pick(p.rng, ^uint64(0), 1), Pos: p.w.packing.drawPos()}) // a mistake
 	case r.leads() || p.rng.IntN(4) == 0:
 		p.skip(r, first)
+		if strings.HasPrefix(command, poisonPrefix+"some") && p.rng.IntN(2) == 0 {
+			p.renewAll(r)
+		}
+	}
+}
+
+// renewAll gives all hosts the new program while a skip is under way: a second operator, who does not know of
+// it. So members apply the command after they have said that they have not. The host that was asked is cut
+// off for a while, so what it has appended is committed late, if it is.
+func (p *poisons) renewAll(asked *replica) {
+	if !p.w.nemesis.stopped && p.rng.IntN(2) == 0 {
+		p.w.plan(between(p.rng, 0, 10*time.Millisecond), "the host that was asked is cut off", nil, func() {
+			if !p.w.nemesis.stopped {
+				p.w.nemesis.isolateHost(asked.life.host)
+			}
+		})
+	}
+	for _, h := range p.w.hosts {
+		p.blind[h.id] = false
+		p.w.plan(between(p.rng, 0, 40*time.Millisecond), fmt.Sprintf("host %d gets the new program", h.id), nil, func() {
+			if l := h.alive; l != nil && l.process != nil && !l.dead {
+				p.restart(h)
+			}
+		})
 	}
 }
 

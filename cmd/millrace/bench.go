@@ -137,7 +137,7 @@ func newBench(a app) *cobra.Command {
 	flags.Uint64Var(&f.seed, "seed", 1, "of payloads and of the open loop's schedule")
 	flags.IntVar(&f.maxInFlight, "max-in-flight", 10_000, "open loop: bound on unanswered writes; arrivals beyond it are dropped, and counted")
 	f.addFlags(cmd)
-	cmd.AddCommand(newBenchWAL(a), newBenchPeers(a))
+	cmd.AddCommand(newBenchWAL(a), newBenchPeers(a), newBenchServe(a))
 	for verb, recipe := range movedBenches {
 		cmd.AddCommand(newMovedBench(verb, recipe))
 	}

@@ -26,7 +26,7 @@ import (
 // TestMain lets the program of the test be the process that bench wal starts, as millrace itself is, a member
 // of the lab, and a lab that is killed.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == logChildVerb || os.Args[1] == peerChildVerb) ||
+	if len(os.Args) > 1 && (os.Args[1] == logChildVerb || os.Args[1] == peerChildVerb || os.Args[1] == "serve") ||
 		len(os.Args) > 2 && os.Args[1] == "lab" && (os.Args[2] == "member" || os.Args[2] == "measure") {
 		ctx, stop := untilInterrupt(os.Exit)
 		defer stop()

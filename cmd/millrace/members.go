@@ -276,7 +276,7 @@ JSON: text.
 			})
 		},
 	})
-	cmd.Flags().DurationVar(&life, "life", time.Hour, "how long it is valid, in time in which a member runs; at most 720h")
+	cmd.Flags().DurationVar(&life, "life", time.Hour, "how long it is valid, in time in which a member leads; at most 720h")
 	cmd.Flags().Uint64Var(&member, "member", 0, "the only host that may use it; if it is a member, its directory is replaced (default any new host)")
 	cmd.Flags().BoolVar(&learner, "learner", false, "the new member stays a learner")
 	return cmd

@@ -151,7 +151,7 @@ func runBuild(ctx context.Context, build *exec.Cmd, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, peerBuildTimeout)
 	defer cancel()
 	bounded := exec.CommandContext(ctx, build.Path, build.Args[1:]...)
-	bounded.Dir = dir
+	bounded.Dir, bounded.Env = dir, build.Env
 	out, err := bounded.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s in %s failed (%w): %s", filepath.Base(build.Path), dir, err, firstComplaint(string(out)))

@@ -26,6 +26,9 @@ type HaltedError struct {
 	// Skipped is the entry that skips the command, if the group has decided that (Group.SkipCommand); 0:
 	// none.
 	Skipped uint64
+	// Held is the entry for which the machine waits in front of the command: the group decides whether it is
+	// skipped. The machine was not called with it, and goes on by itself. 0: it does not wait.
+	Held uint64
 
 	// WrongVersion: the group is at Version of its machine, and the program of this member cannot do it
 	// (CommandOptions.Versions). First is the entry that began it.
@@ -63,6 +66,8 @@ func (e *HaltedError) Advice() string {
 	switch _, known := e.Command(); {
 	case e.Final:
 		return ""
+	case e.Held > 0:
+		return "; it goes on by itself when that is decided"
 	case e.WrongVersion:
 		return fmt.Sprintf("; start this host with a program that can do version %d", e.Version)
 	case e.Skipped > 0:

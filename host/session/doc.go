@@ -10,9 +10,9 @@
 // approach rejected is the one of the thesis, where a client asks for its id: it costs a round trip through
 // the log before the first command.
 //
-// Log time is what the members of a group agree on: the time since the group was founded, as the stamps in
-// the headers say. It never goes back, and it stops while no command comes. No wall clock takes part, so a
-// clock that jumps expires nothing.
+// Log time is what the members of a group agree on: the time in which the group has had leaders, as the
+// stamps in the headers say. It never goes back, and it stops while no command comes. No wall clock takes
+// part, so a clock that jumps expires nothing.
 //
 // The package is pure: no I/O, clock, goroutine, lock or chance. Tables that are given the same commands are
 // equal, and their forms (Table.AppendTo) are equal to the byte, however the commands are cut into batches.

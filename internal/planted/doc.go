@@ -10,6 +10,7 @@
 //	objects, transport
 //	wal, snapshot                                bugs of what is on the disk
 //	timers                                       bugs of timers in log time, and of the leader's clock
+//	service                                      bugs of the service: watches, and what clients are told
 //	edit, combine, check                         how edits are applied and checked
 //	judge, run                                   which tests are to find a bug, and the runs
 //	oracles                                      for each oracle a bug that only it finds

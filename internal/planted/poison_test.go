@@ -53,6 +53,16 @@ var poisonBugs = []bug{
 		return false`, `			return true
 		}
 		return false`}}},
+	{name: "skip_in_one_step", what: "a leader skips a command by one entry, which may be committed when members have applied the command after all", in: "host", found: "TestALeaderDecidesASkip", edits: []edit{{"host/skip.go",
+		`	s.Step = entry.SkipHeld`, `	s.Step = entry.SkipInForce`}}},
+	{name: "skip_without_answers", what: "a leader skips a command though no majority says that it waits", in: "host", found: "TestALeaderDecidesASkip", edits: []edit{{"host/skip.go",
+		`err == nil && leader.LackWith(h.At.Index, h.By)`, `err == nil`}}},
+	{name: "skip_never_given_up", what: "a command waits for ever if the members do not answer the leader that would skip it", in: "host", found: "TestALeaderDecidesASkip", edits: []edit{{"host/skip.go",
+		`case err == nil && now < g.machine.decideBy:`, `case err == nil:`}}},
+	{name: "skip_does_not_wait", what: "a member applies a command that the group may be about to skip", in: "host", found: "TestACommandWaitsForItsSkip", edits: []edit{{"host/internal/apply/hold.go",
+		`is && q.applied.Load() < h.At.Index {`, `is && h.At.Index == 0 {`}}},
+	{name: "skip_waits_for_ever", what: "a command waits for ever behind the first entry of a leader that is gone", in: "host", found: "TestACommandWaitsForItsSkip", edits: []edit{{"host/skip.go",
+		`return !ok || term != h.Term || isLate ||`, `return !ok || term != h.Term || isLate && known && h.By == 0 ||`}}},
 	{name: "skip_of_any_command", what: "a leader skips a command at which its machine is not halted", in: "sim", found: "TestPoison", args: "-poisonings 30", says: "skips command", edits: []edit{{"host/skip.go",
 		`	if err := g.rejectSkip(s.At, g.leadership.leader.IsAhead); err != nil {
 		return err`, `	if err := g.rejectSkip(s.At, g.leadership.leader.IsAhead); err != nil && err == nil {

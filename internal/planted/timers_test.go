@@ -24,6 +24,12 @@ var timerBugs = []bug{
 		q.remove(len(q.heap) - 1)
 	}
 `}}},
+	{name: "log_time_without_a_leader", what: "log time passes while no member leads, so leases end that no client could renew", in: "host/internal/apply", found: "TestLogTimeStandsStillWithoutALeader",
+		also: []judge{{in: "timers", test: "TestNoTimePassesWithoutALeader"}}, edits: []edit{{"host/internal/apply/logtime.go",
+			`	if !l.led {
+		return l.until
+	}
+`, ``}}},
 	{name: "clock_first_term_only", what: "the leader's clock of a node works in the first term in which it leads, and in no later one", in: "timers", found: "TestClock", edits: []edit{{"clock.go",
 		`		c.lead(ctx)
 	}

@@ -33,6 +33,8 @@ type Backend struct {
 	Logger   *slog.Logger
 	// Pending counts commands that wait for their outcome.
 	Pending atomic.Int64
+	// learns is what Learner said last: each request asks.
+	learns atomic.Bool
 }
 
 // RequestTimeout is how long a request may wait for its outcome, as in etcd.

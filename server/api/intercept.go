@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -54,7 +55,7 @@ func learnersServe(request any) bool {
 
 // Unary checks each unary RPC, and tells the log of slow ones.
 func (s *Services) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if s.Learner() && !learnersServe(request) {
+	if s.learns.Load() && !learnersServe(request) {
 		return nil, rpctypes.ErrGRPCNotSupportedForLearner
 	}
 	if _, err := s.admit(ctx); err != nil {
@@ -68,6 +69,9 @@ func (s *Services) Unary(ctx context.Context, request any, info *grpc.UnaryServe
 	}
 	began := time.Now()
 	response, err := next(ctx, request)
+	if status.Code(err) == codes.Unimplemented && strings.HasPrefix(info.FullMethod, "/etcdserverpb.Auth/") {
+		err = status.Error(codes.Unimplemented, "millrace: this version has no users and roles; every client may do everything")
+	}
 	if took := time.Since(began); s.Config.WarnDuration > 0 && took > s.Config.WarnDuration {
 		remote := "this process"
 		if p, ok := peer.FromContext(ctx); ok {
@@ -81,7 +85,7 @@ func (s *Services) Unary(ctx context.Context, request any, info *grpc.UnaryServe
 // Stream checks each stream, and ends it when the service stops, or when there is no leader and the
 // client wants that.
 func (s *Services) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if s.Learner() && info.FullMethod != pb.Maintenance_Snapshot_FullMethodName {
+	if s.learns.Load() && info.FullMethod != pb.Maintenance_Snapshot_FullMethodName {
 		return rpctypes.ErrGRPCNotSupportedForLearner
 	}
 	requireLeader, err := s.admit(stream.Context())
@@ -139,6 +143,7 @@ func (l *leaderless) run() {
 	tick := time.NewTicker(l.Config.ElectionTimeout)
 	defer tick.Stop()
 	for without := 0; ; {
+		l.learns.Store(l.Learner())
 		select {
 		case <-tick.C:
 		case <-l.Stopping.Done():

@@ -75,6 +75,7 @@ func (s maintenance) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmRe
 			return nil, err
 		}
 	} else if err := s.view(ctx, false, func() error {
+		resp.Alarms = nil // it may be called again
 		for _, a := range s.Store.Alarms() {
 			if r.Alarm == pb.AlarmType_NONE || r.Alarm == a.Alarm {
 				resp.Alarms = append(resp.Alarms, a)
@@ -120,7 +121,7 @@ type auth struct {
 }
 
 func (s auth) AuthStatus(context.Context, *pb.AuthStatusRequest) (*pb.AuthStatusResponse, error) {
-	return &pb.AuthStatusResponse{Header: s.fill(nil)}, nil
+	return &pb.AuthStatusResponse{Header: s.fill(nil), AuthRevision: 1}, nil // etcd begins so
 }
 
 func (auth) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {

@@ -148,6 +148,7 @@ func TestGarbage(t *testing.T) {
 		{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + strings.Repeat("x", 100), ""}, // gRPC ends it, perhaps after its settings
 		{"\x00\x01\x02\r\n\r\n", "HTTP/1.1 400 Bad Request"},
 		{"GET / HTTP/9.9\r\n\r\n", "HTTP/1.1 505"},
+		{"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK"}, // begins as the preface does
 		{"GET /x HTTP/1.1\r\nHost: h\r\nA: " + strings.Repeat("x", 200<<10) + "\r\n\r\n", "HTTP/1.1 431"},
 		{"PR", ""},
 		{"", ""},

@@ -53,6 +53,8 @@ func flag(b bool) float64 {
 	return 0
 }
 
+const quotaBytes = "etcd_server_quota_backend_bytes"
+
 var gauges = []gauge{
 	{"etcd_server_has_leader", "Whether there is a leader. 1 is yes.", false, func(s *Sample) float64 { return flag(s.HasLeader) }},
 	{"etcd_server_is_leader", "Whether this member leads. 1 is yes.", false, func(s *Sample) float64 { return flag(s.IsLeader) }},
@@ -62,7 +64,7 @@ var gauges = []gauge{
 	{"etcd_server_proposals_applied_total", "Index through which the log is applied.", false, func(s *Sample) float64 { return float64(s.Applied) }},
 	{"etcd_server_proposals_pending", "Commands that wait for their outcome.", false, func(s *Sample) float64 { return float64(s.Pending) }},
 	{"etcd_server_proposals_failed_total", "Commands that were refused.", true, func(s *Sample) float64 { return float64(s.Failed) }},
-	{"etcd_server_quota_backend_bytes", "Quota in bytes of kept versions. 0 is none.", false, func(s *Sample) float64 { return float64(s.QuotaBytes) }},
+	{quotaBytes, "Quota in bytes of kept versions; missing if there is none.", false, func(s *Sample) float64 { return float64(s.QuotaBytes) }},
 	{"etcd_mvcc_db_total_size_in_bytes", "Bytes of the state on the disk.", false, func(s *Sample) float64 { return float64(s.DiskBytes) }},
 	{"etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of the versions that are kept.", false, func(s *Sample) float64 { return float64(s.InUseBytes) }},
 	{"etcd_debugging_mvcc_current_revision", "Revision of the state.", false, func(s *Sample) float64 { return float64(s.Revision) }},
@@ -121,6 +123,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	to <- prometheus.MustNewConstHistogram(syncTimes, n, s.SyncSeconds, buckets)
 	for _, g := range gauges {
+		if g.name == quotaBytes && s.QuotaBytes == 0 {
+			continue // alerts divide by it
+		}
 		kind := prometheus.GaugeValue
 		if g.counter {
 			kind = prometheus.CounterValue

@@ -397,3 +397,57 @@ func TestFragments(t *testing.T) {
 		t.Errorf("%v, %d events in %v", err, len(have), parts)
 	}
 }
+
+// TestDropped fills the queue of a client that reads nothing, again and again: what is dropped comes
+// again, once.
+func TestDropped(t *testing.T) {
+	b := newBench(t, 1<<20, 900, time.Hour) // about a dozen events
+	release := make(chan struct{})
+	c := b.client(func() { <-release })
+	c.create(&pb.WatchCreateRequest{Key: []byte("a")})
+	c.create(&pb.WatchCreateRequest{Key: []byte("b")})
+	for b.Stats().Watchers < 2 {
+		<-time.After(time.Millisecond)
+	}
+	const events = 40
+	for range events {
+		b.store.write("a", "b")
+	}
+	for b.Stats().Behind < 2 {
+		<-time.After(time.Millisecond)
+	}
+	if n := b.Stats(); n.QueuedBytes > 900 {
+		t.Errorf("%d bytes are queued, want at most 900", n.QueuedBytes)
+	}
+	close(release)
+	seen := map[int64]int64{0: 1, 1: 1}
+	for seen[0] <= events || seen[1] <= events {
+		r := c.next(t)
+		for _, e := range r.Events {
+			if seen[r.WatchId]++; e.Kv.ModRevision != seen[r.WatchId] {
+				t.Fatalf("watch %d: event %d, want %d", r.WatchId, e.Kv.ModRevision, seen[r.WatchId])
+			}
+		}
+	}
+	b.store.write("c") // the queue has room again, and nothing is counted twice
+	for b.Stats().Behind > 0 || b.Stats().QueuedBytes > 0 {
+		<-time.After(time.Millisecond)
+	}
+}
+
+// TestDroppedNotification drops a queue with a progress notification in it.
+func TestDroppedNotification(t *testing.T) {
+	h := newHub(newStore(1<<20), 1<<20)
+	s := newStream(t.Context(), nil)
+	w := &watcher{stream: s, of: feed.Range{Key: []byte("a")}, progress: true, next: 2}
+	s.watchers[0] = w
+	h.admit(w)
+	e := feed.Event{Event: &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte("a"), ModRevision: 2}}}
+	s.append(h, w, 2, []feed.Event{e})
+	s.enqueue(item{response: &pb.WatchResponse{Canceled: true}})
+	s.enqueue(item{w: w, response: &pb.WatchResponse{Header: &pb.ResponseHeader{Revision: 2}}})
+	s.fallBehind(h, 3)
+	if len(s.queue) != 1 || !s.queue[0].response.Canceled || s.control != 1 || w.next != 2 || !s.behind[w] || h.bytes.Load() != 0 {
+		t.Errorf("queue %v, control %d, next %d, %d bytes", s.queue, s.control, w.next, h.bytes.Load())
+	}
+}

@@ -139,6 +139,7 @@ func (s *Commands) readApplied(q *Queue, of Opening) error {
 		return fmt.Errorf("millrace: the state machine of group %d has applied entry %d, and the log in %s ends at entry %d: one of the two was restored or replaced; restore both from the same moment, or empty the state machine, so that it gets all commands again", q.Group, held, of.Dir, last)
 	}
 	s.held = held
+	q.kept.Store(held)
 	return nil
 }
 

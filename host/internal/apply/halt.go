@@ -96,6 +96,10 @@ func (q *Queue) halt(e *outcome.HaltedError) {
 	q.halting.count.Add(1)
 	q.member.Report(e)
 	q.Lanes.Event(event.MachineHalted{Group: q.Group, First: e.First, Last: e.Last, Err: e})
+	if e.Held > 0 {
+		q.Logger.Warn("state machine waits in front of a command, which may be skipped", "group", q.Group, "host", q.Self, "command", e.At(), "entry", e.Held)
+		return
+	}
 	about := []any{"group", q.Group, "host", q.Self, "first", e.First, "last", e.Last, "cause", e.Cause}
 	if e.Stack != nil {
 		about = append(about, "stack", string(e.Stack))

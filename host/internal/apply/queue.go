@@ -37,6 +37,8 @@ type Queue struct {
 	applied atomic.Uint64 // the last entry
 	through atomic.Uint64 // the last entry that the machine has, which may be in the middle of a message,
 	term    atomic.Uint64 // and its term
+	trying  atomic.Uint64 // the last entry with which the machine was called, or is about to be (hold.go)
+	kept    atomic.Uint64 // through here a machine on disk had the log, when it was opened or restored last
 	owed    atomic.Uint64 // through here the core was told that it is applied, by a halted machine
 	// unanswered is the last entry of what is handed out, is not in the log, and waits for a halted machine.
 	unanswered atomic.Uint64
@@ -69,6 +71,7 @@ type Queue struct {
 	rebuilt    rebuildPurpose // for which the machine was made again last, or could not be (rebuild.go)
 	noteFailed bool           // it is not on the disk
 	rebuilding bool
+	inTurn     bool   // the pipeline applies in the turn, where nothing can wait
 	rebuildTo  uint64 // what it must have before it works again, at least
 }
 
@@ -251,7 +254,13 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 				commands = commands[1:]
 				continue
 			}
-			m := q.together(commands)
+			free, held := q.free(commands)
+			if held != nil {
+				returned = true
+				q.countApplied(entries[:held.First-entries[0].Index])
+				return held
+			}
+			m := q.together(commands[:free])
 			with = q.notSkipped(commands[:m:m])
 			if err := q.Machine.Apply(commands[:m:m]); err != nil {
 				returned = true
@@ -421,6 +430,7 @@ func (q *Queue) haltNow(m *raftpb.Message, err error) (done bool) {
 func (q *Queue) ApplyAll(entries []raftpb.Entry) error {
 	q.calling.Lock()
 	defer q.calling.Unlock()
+	q.inTurn = true
 	if err := q.apply(entries); err != nil {
 		return err
 	}

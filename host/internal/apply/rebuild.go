@@ -35,6 +35,9 @@ func (q *Queue) rebuild() (works bool) {
 	if h == nil || h.Final || h.WrongVersion {
 		return false
 	}
+	if h.Held > 0 {
+		return q.endHold(h)
+	}
 	purpose := rebuildPurpose{at: h.At()}
 	if _, known := h.Command(); known || h.Undivided {
 		if purpose.by = q.Skips.within(h, q.passed); purpose.by == 0 {

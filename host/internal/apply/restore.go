@@ -50,6 +50,7 @@ func (s *Commands) CheckRestored(last uint64) error {
 		return fmt.Errorf("after Restore the state machine says that it has applied entry %d, want %d", held, last)
 	}
 	s.held = held
+	s.queue.kept.Store(held)
 	return nil
 }
 

@@ -28,7 +28,7 @@ func (e *AppliedSkippedError) Error() string {
 // called, for an entry that is applied.
 func (q *Queue) checkSkip(e *raftpb.Entry) *outcome.HaltedError {
 	s, err := entry.DecodeSkip(e.Data)
-	if err != nil || s.At.Index >= e.Index || slices.Contains(q.passed, s.At) {
+	if err != nil || s.Step != entry.SkipInForce || s.At.Index >= e.Index || slices.Contains(q.passed, s.At) {
 		return nil
 	}
 	return q.haltAt(ownEntry(e), "", &AppliedSkippedError{q.Group, s.At, e.Index})

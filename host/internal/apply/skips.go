@@ -11,8 +11,11 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Skips are the commands that the group skips, as far as this member knows the entries as committed.
+// Skips are the commands that the group skips, as far as this member knows the entries as committed. It has
+// those, too, for which the group has not decided yet.
 type Skips struct {
+	holds atomic.Pointer[[]Hold] // never changed in place; nil: none
+
 	mu      lock.Mutex
 	ordered atomic.Pointer[[]orderedSkip] // by position; never changed in place; nil: none
 	known   atomic.Uint64                 // the last entry that skips one
@@ -61,7 +64,7 @@ func (s *Skips) IsOpen(index uint64) bool {
 // Order notes a committed entry that skips a command. It returns which, and reports whether that is new.
 func (s *Skips) Order(e *raftpb.Entry) (at raftpb.Position, isNews bool, err error) {
 	skip, err := entry.DecodeSkip(e.Data)
-	if err != nil || skip.At.Index >= e.Index {
+	if err != nil || skip.Step != entry.SkipInForce || skip.At.Index >= e.Index {
 		return at, false, errors.New("it skips no command before it")
 	}
 	return skip.At, s.Add(skip.At, e.Index), nil

@@ -57,6 +57,7 @@ type stuckMachine struct {
 // aheadMember is a member that has reached the goal, in its latest answer.
 type aheadMember struct {
 	id, applied   uint64
+	match, had    uint64 // what it had durably of the log when it was asked last, and when it answered last
 	first, latest uint64 // questions: since the first of them it has reached the goal
 }
 
@@ -115,8 +116,9 @@ func (l *Leader) askApplied(now int64) {
 	s.before, s.asked = s.asked, now
 	q := AppliedRecord{Group: l.settings.Group, Term: l.turn.Core().BasicStatus().Term, Number: s.number}
 	question := q.Encode(control.AppliedQuestion)
-	l.turn.Core().WithProgress(func(id uint64, _ raft.ProgressType, _ tracker.Progress) {
+	l.turn.Core().WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if id != l.settings.Self {
+			s.member(id).match = pr.Match
 			l.turn.Send(id, question)
 		}
 	})
@@ -143,6 +145,7 @@ func (l *Leader) recordAnswers(answers []AppliedRecord) {
 			continue
 		}
 		m := s.member(a.From)
+		m.had = m.match
 		switch m.applied, m.latest = a.Applied, a.Number; {
 		case a.Applied < s.goal:
 			m.first = 0
@@ -226,4 +229,23 @@ func (l *Leader) IsAhead(index uint64) (id uint64, is bool) {
 func (l *Leader) AwaitsAnswers() bool {
 	s := &l.machine
 	return s.goal == 0 || l.turn.Ticks() < s.began+l.settings.Election
+}
+
+// AskAgain makes a leader that asks what is applied do so at its next look.
+func (l *Leader) AskAgain() { l.machine.next = min(l.machine.next, l.turn.Ticks()) }
+
+// LackWith reports whether a majority has not applied entry index, as each has said when it had entry of the
+// log durably. This host counts as one of them.
+func (l *Leader) LackWith(index, entry uint64) bool {
+	return l.turn.IsQuorum(func(id uint64) bool {
+		if id == l.settings.Self {
+			return true
+		}
+		for _, m := range l.machine.ahead {
+			if m.id == id {
+				return m.had >= entry && m.applied < index
+			}
+		}
+		return false
+	})
 }
