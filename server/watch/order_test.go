@@ -9,8 +9,9 @@ import (
 	"github.com/millrace/millrace/server/feed"
 )
 
-// TestCreatedComesFirst creates a watch of the past, and of what is compacted, after the queue was taken. Nothing
-// of a watch may come before the response that creates it: clientv3 cancels a watch that it does not know.
+// TestCreatedComesFirst creates a watch of the past, and of what is compacted, after the queue was taken.
+// Nothing of a watch may come before the response that creates it: clientv3 cancels a watch that it does not
+// know.
 func TestCreatedComesFirst(t *testing.T) {
 	st := newStore(1 << 20)
 	st.write("a")
