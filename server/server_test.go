@@ -1,12 +1,14 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -422,6 +424,21 @@ func TestOperations(t *testing.T) {
 			t.Errorf("%s: %d %.300s", path, r.StatusCode, b)
 		}
 	}
+	// The gateway ends the requests of a stream with the body, and the client waits for events.
+	r, err := http.Post(c.endpoint(0)+"/v3/watch", "application/json", strings.NewReader(`{"create_request":{"key":"dw=="}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(r.Body)
+	for _, want := range []string{`"created":true`, `"value":"eA=="`} {
+		if !lines.Scan() || !strings.Contains(strings.ReplaceAll(lines.Text(), " ", ""), want) {
+			t.Errorf("watch as JSON: %s, want %s", lines.Text(), want)
+		}
+		if _, err := cl.Put(ctx, "w", "x"); err != nil {
+			t.Error(err)
+		}
+	}
+	_ = r.Body.Close()
 	// Without a quorum: reads of this member's state work, others say so.
 	c.stop(1)
 	c.stop(2)
@@ -470,6 +487,17 @@ func TestDev(t *testing.T) {
 	}
 	o.Peers = o.Peers[:2]
 	if _, err := StartDev(t.Context(), o); err == nil || !strings.Contains(err.Error(), "each member needs one of both") {
+		t.Error(err)
+	}
+}
+
+// TestLongDirectory starts a member in a directory whose path is too long for the admin socket.
+func TestLongDirectory(t *testing.T) {
+	c := newCluster(t, 1)
+	c.stop(0)
+	c.configs[0].Dir = filepath.Join(t.TempDir(), strings.Repeat("x", 120))
+	c.start(0)
+	if _, err := c.client(0).Put(c.context(), "k", "v"); err != nil {
 		t.Error(err)
 	}
 }

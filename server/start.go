@@ -104,12 +104,19 @@ func (s *Server) open(ctx context.Context) (err error) {
 	return s.serve(self)
 }
 
+// maxSocketPath is the longest path of a Unix socket that all systems take.
+const maxSocketPath = 103
+
 // nodeConfig is the configuration of the node.
 func nodeConfig(c Config, logger *slog.Logger) (n millrace.Config, err error) {
 	n = millrace.Config{
 		Dir: filepath.Join(c.Dir, "raft"), Members: map[uint64]string{}, Listen: c.ListenPeer.Host,
 		HeartbeatInterval: c.HeartbeatInterval, ElectionTimeout: c.ElectionTimeout,
 		MaxCommandBytes: 8 << 20, AdminSocket: true, Logger: logger,
+	}
+	if socket := filepath.Join(n.Dir, "admin.sock"); len(socket) > maxSocketPath {
+		n.AdminSocket = false
+		logger.Warn("there is no admin socket, because its path would be too long: millrace members and snapshot save need a shorter --data-dir", "path", socket)
 	}
 	for _, m := range c.Cluster {
 		u, err := url.Parse(m.PeerURLs[0])

@@ -31,7 +31,7 @@ type bug struct {
 var bugs = slices.Concat(electionBugs, replicationBugs, memberBugs, readBugs, coreBugs,
 	runtimeBugs, turnBugs, dutyBugs, outcomeBugs, takeBugs, hostileBugs, reviewedBugs, largeObjectBugs, transportBugs, blockBugs,
 	walBugs, snapshotBugs, objectBugs, poisonBugs, versionBugs, pathBugs, divergenceBugs, publicationBugs,
-	verdictBugs, timerBugs, serviceBugs)
+	verdictBugs, timerBugs, serverBugs, serviceBugs)
 
 // judge is a test that is to find a bug.
 type judge struct{ in, test, args, says string }

@@ -149,9 +149,3 @@ func (d *decoder) end() Code {
 	}
 	return 0
 }
-
-// DecodePut returns the request of a put.
-func DecodePut(body []byte) (*pb.PutRequest, Code) {
-	r := &pb.PutRequest{}
-	return r, unmarshal(body, r)
-}

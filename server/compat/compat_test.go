@@ -1,9 +1,11 @@
 package compat
 
 import (
+	"bufio"
 	"context"
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
@@ -299,7 +301,7 @@ func TestEtcdctl(t *testing.T) {
 		"txn <mod(\"x\") = \"0\"\n\nput x 1\n\nput x 2\n\n", "txn <val(\"x\") = \"1\"\n\nget x\n\ndel x\n\n", "txn <nonsense\n\n\n\n",
 		"watch x --rev=5 --limit", "endpoint hashkv", "compact 4", "compact 4", "endpoint hashkv", "compact 999", "compact 5 --physical", "get x --rev=2",
 		"lease grant 100", "lease grant x", "lease list", "lease timetolive 1234", "lease revoke 1234", "lease keep-alive 1234 --once",
-		"lock l echo inside", "member list", "member list -w table", "member list -w json", "endpoint health", "endpoint status -w json", "defrag", "alarm list", "alarm disarm",
+		"lock l echo inside", "member list", "member list -w json", "endpoint health", "endpoint status -w json", "defrag", "alarm list", "alarm disarm",
 		"auth status", "user list", "role list", "user add x:x", "auth enable", "move-leader 1", "snapshot status nothing", "downgrade validate 3.6", "member add n --peer-urls=http://h:1",
 	} {
 		args, input, _ := strings.Cut(row, "<")
@@ -322,4 +324,35 @@ func TestEtcdctl(t *testing.T) {
 		}
 		judge(t, "etcdctl "+row, answers)
 	}
+}
+
+// TestJSONStreams watches through the gateway: one JSON object for each response, in one body.
+func TestJSONStreams(t *testing.T) {
+	sides := both(t)
+	var answers []string
+	for _, s := range sides {
+		for _, v := range []string{"1", "2"} {
+			if _, err := s.cl.Put(t.Context(), "foo", v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		r, err := http.NewRequestWithContext(ctx, "POST", "http://"+s.addr+"/v3/watch", strings.NewReader(`{"create_request":{"key":"`+b64("foo")+`","start_revision":"2"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(a.Body)
+		var log strings.Builder
+		for n := 0; n < 2 && lines.Scan(); n++ {
+			fmt.Fprintln(&log, s.normal(compactJSON(lines.Bytes())))
+		}
+		cancel()
+		_ = a.Body.Close()
+		answers = append(answers, log.String())
+	}
+	judge(t, "watch as JSON", answers)
 }

@@ -113,8 +113,8 @@ func (s *side) normal(text string) string {
 	for _, r := range []struct{ pattern, with string }{
 		{`(cluster_id|member_id|raft_term|ID|leader|clusterID|memberID)("?\s?:\s?)"?[0-9a-f]+"?`, `$1${2}N`},
 		{`"(dbSize|dbSizeInUse|raftIndex|raftAppliedIndex|raftTerm|dbSizeQuota)":"[0-9]+"`, `"$1":N`},
-		{`\b[0-9a-f]{15,16}\b`, "HEX"},
-		{`"key":"bC8[A-Za-z0-9+/=]+"`, `"key":LOCK`},
+		{`\b[0-9a-f]{12,16}\b`, "HEX"},
+		{`"key":"bC[89][A-Za-z0-9+/=]+"`, `"key":LOCK`},
 		{`\b[0-9]{17,20}\b`, "ID"},
 		{`took = [0-9.µms]+`, "took = T"},
 		{`took [0-9.µms]+`, "took T"},

@@ -131,7 +131,8 @@ func (d *disk) removeLeftovers() error {
 	}
 	for _, name := range names {
 		path := d.fs.PathJoin(d.dir, name)
-		if strings.HasPrefix(name, checkpointPrefix) || strings.HasPrefix(name, databasePrefix) && path != d.database(d.number) {
+		left := strings.HasPrefix(name, checkpointPrefix) || name == currentFile+".tmp"
+		if left || strings.HasPrefix(name, databasePrefix) && path != d.database(d.number) {
 			if err := d.fs.RemoveAll(path); err != nil {
 				return fmt.Errorf("kv: remove %s, which is left of an earlier start: %w", path, err)
 			}

@@ -99,6 +99,18 @@ type alarm struct {
 func Open(o Options) (*Machine, error) { return open(vfs.Default, o) }
 
 func open(fs vfs.FS, o Options) (*Machine, error) {
+	m, err := build(fs, o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.stop = cancel
+	go m.sweep(ctx)
+	return m, nil
+}
+
+// build opens a machine that does not sweep.
+func build(fs vfs.FS, o Options) (*Machine, error) {
 	o = o.withDefaults()
 	m := &Machine{o: o, stopped: make(chan struct{})}
 	var e engine.Engine
@@ -123,9 +135,6 @@ func open(fs vfs.FS, o Options) (*Machine, error) {
 		m.disk.durable = c.state.applied
 	}
 	m.feed = feed.New(o.FeedBytes, c.store.Visible().Revision)
-	ctx, cancel := context.WithCancel(context.Background())
-	m.stop = cancel
-	go m.sweep(ctx)
 	return m, nil
 }
 
@@ -316,8 +325,10 @@ func (m *Machine) Applied() uint64 {
 
 // Close closes the machine. The node is closed before.
 func (m *Machine) Close() error {
-	m.stop()
-	<-m.stopped
+	if m.stop != nil { // it sweeps
+		m.stop()
+		<-m.stopped
+	}
 	s := m.store.Load()
 	s.Close()
 	return m.closeEngine(s.Engine())

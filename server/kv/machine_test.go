@@ -11,6 +11,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/server/command"
 	"github.com/millrace/millrace/server/lease"
 	"github.com/millrace/millrace/smtest"
@@ -106,7 +107,7 @@ func onEach(t *testing.T, f func(t *testing.T, m *Machine)) {
 func TestStateMachine(t *testing.T) {
 	for name, open := range engines {
 		t.Run(name, func(t *testing.T) {
-			dir, n := t.TempDir(), new(atomic.Int64) // the files of snapshots are read there
+			dir, n := scratch.Dir(t), new(atomic.Int64) // the files of snapshots are read there
 			smtest.Run(t, func() millrace.Machine[[]byte, command.Result] {
 				return must(open(vfs.Default, filepath.Join(dir, fmt.Sprint(n.Add(1))))).machine(millrace.Bytes())
 			}, story()...)

@@ -34,11 +34,20 @@ func newModel() *model {
 
 func (m *model) revision() int64 { return int64(len(m.states)) - 1 }
 
-// change is a command under way: it works on a copy.
+// modelChange is a command under way: it works on a copy.
 type modelChange struct {
 	m      *model
 	now    map[string]*mvccpb.KeyValue
 	events []*mvccpb.Event
+}
+
+// compact forgets what cannot be read any more.
+func (m *model) compact(rev int64) {
+	for old := max(m.compacted, 1); old < rev; old++ {
+		m.states[old] = nil
+		delete(m.events, old-1000) // the feed is read a little later
+	}
+	m.compacted = rev
 }
 
 func (m *model) begin() *modelChange {

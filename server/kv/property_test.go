@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func (r *run) run(commands int) {
 		}
 		switch r.IntN(40) {
 		case 0:
-			r.checkHistory()
+			r.checkHistory(max(r.twin.revision()-int64(r.IntN(40)), 1), feed.Range{Key: r.key(), End: r.end()})
 		case 1:
 			r.checkLeases()
 		case 2:
@@ -89,7 +90,6 @@ func (r *run) run(commands int) {
 		r.checkFeed()
 	}
 	r.awaitSweep()
-	r.checkHistory()
 	for rev := max(r.twin.compacted, 1); rev <= r.twin.revision(); rev++ { // every revision once more
 		req := &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: rev}
 		r.compareRange(req)
@@ -156,7 +156,7 @@ func (r *run) command(awaited bool) ([]byte, func(command.Result)) {
 		case rev > r.twin.revision():
 			code = command.FutureRevision
 		default:
-			r.twin.compacted = rev
+			r.twin.compact(rev)
 			resp = &pb.CompactionResponse{Header: &pb.ResponseHeader{Revision: r.twin.revision()}}
 		}
 	case k < 84:
@@ -262,9 +262,7 @@ func (r *run) compareRange(req *pb.RangeRequest) {
 }
 
 // checkHistory replays the history of a range from a revision, in parts.
-func (r *run) checkHistory() {
-	from := max(r.twin.revision()-int64(r.IntN(40)), 1)
-	of := feed.Range{Key: r.key(), End: r.end()}
+func (r *run) checkHistory(from int64, of feed.Range) {
 	if from < r.twin.compacted {
 		if _, _, err := r.m.History(r.Context(), from, []feed.Range{of}, 100, true); !errors.Is(err, command.Error(command.Compacted)) {
 			r.Fatalf("the history from %d, compacted at %d: %v", from, r.twin.compacted, err)
@@ -297,13 +295,13 @@ func (r *run) compareEvents(rev int64, of feed.Range, have []feed.Event, prev bo
 	changes := map[string]int{}
 	for _, e := range r.twin.events[rev] {
 		changes[string(e.Kv.Key)]++
-		if !of.Contains(e.Kv.Key) || rev == r.twin.compacted && e.Type == mvccpb.Event_PUT && !r.keptAt(e) {
+		if !of.Contains(e.Kv.Key) {
 			continue
 		}
 		want = append(want, e)
 	}
 	if rev == r.twin.compacted { // of several changes of one key the sweep may have removed all but the last
-		have = r.lastOfEach(have)
+		have = lastOfEach(have)
 		want = lastOfEach(want)
 	}
 	if len(have) != len(want) {
@@ -328,29 +326,10 @@ func (r *run) compareEvents(rev int64, of feed.Range, have []feed.Event, prev bo
 	}
 }
 
-// keptAt reports whether the change of an event is the one that its revision has left.
-func (r *run) keptAt(*mvccpb.Event) bool { return true }
-
-func (r *run) lastOfEach(events []feed.Event) (kept []feed.Event) {
+// lastOfEach returns the last event of each key.
+func lastOfEach[E interface{ GetKv() *mvccpb.KeyValue }](events []E) (kept []E) {
 	for i, e := range events {
-		last := true
-		for _, later := range events[i+1:] {
-			last = last && !bytes.Equal(later.Kv.Key, e.Kv.Key)
-		}
-		if last {
-			kept = append(kept, e)
-		}
-	}
-	return kept
-}
-
-func lastOfEach(events []*mvccpb.Event) (kept []*mvccpb.Event) {
-	for i, e := range events {
-		last := true
-		for _, later := range events[i+1:] {
-			last = last && !bytes.Equal(later.Kv.Key, e.Kv.Key)
-		}
-		if last {
+		if !slices.ContainsFunc(events[i+1:], func(later E) bool { return bytes.Equal(later.GetKv().Key, e.GetKv().Key) }) {
 			kept = append(kept, e)
 		}
 	}
@@ -368,7 +347,7 @@ func (r *run) checkFeed() {
 		if b.Revision != rev {
 			r.Fatalf("the feed has revision %d, want %d", b.Revision, rev)
 		}
-		r.compareEvents(rev, feed.Range{Key: []byte{0}, End: []byte{0}}, b.Events, false)
+		r.compareEvents(rev, everything, b.Events, false)
 		rev++
 	}
 	if next != r.twin.revision()+1 || rev != next {
@@ -410,11 +389,14 @@ func (r *run) checkLeases() {
 	}
 }
 
-// awaitSweep waits until the sweep has reached the compact revision.
+var everything = feed.Range{Key: []byte{0}, End: []byte{0}}
+
+// awaitSweep waits until the sweep has reached the compact revision, and reads what that has left.
 func (r *run) awaitSweep() {
 	for {
 		through, wait := r.m.Swept()
 		if through >= r.twin.compacted {
+			r.checkHistory(max(r.twin.compacted, 1), everything)
 			return
 		}
 		select {
@@ -482,7 +464,14 @@ func (r *run) snapshot() {
 	if err != nil {
 		r.Fatal(err)
 	}
-	at := len(r.log)
+	closed := false
+	r.Cleanup(func() { // of a test that fails: the machine waits for its snapshots
+		if !closed {
+			_ = snap.Close()
+		}
+	})
+	at, revision, compacted := len(r.log), r.twin.revision(), r.twin.compacted
+	states := slices.Clone(r.twin.states[max(compacted, 1):]) // the twin forgets what is compacted
 	for range r.IntN(20) {
 		r.step(1 + r.IntN(8))
 	}
@@ -496,6 +485,7 @@ func (r *run) snapshot() {
 	if f, ok := snap.(millrace.FileSnapshot); ok {
 		files.read(r.T, r.fs, f)
 	}
+	closed = true
 	if err := snap.Close(); err != nil {
 		r.Fatal(err)
 	}
@@ -517,6 +507,14 @@ func (r *run) snapshot() {
 	}
 	if have := m.Applied(); have != uint64(at) {
 		r.Fatalf("the restored machine has %d commands, want %d", have, at)
+	}
+	for rev := max(compacted, 1); rev <= revision; rev++ {
+		resp, err := m.Range(r.Context(), &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: rev})
+		want := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: revision}, Kvs: keysIn(states[rev-max(compacted, 1)], []byte{0}, []byte{0})}
+		want.Count = int64(len(want.Kvs))
+		if err != nil || !proto.Equal(resp, want) {
+			r.Fatalf("behind a restore, revision %d of %d is\n%v (%v), want\n%v", rev, revision, resp, err, want)
+		}
 	}
 	was := r.m
 	r.m, r.fs = m, fs

@@ -116,37 +116,55 @@ func (s *Set) Expired(r Renewal, now time.Duration) bool {
 // Due returns up to most leases whose deadline has passed, the earliest first, and the deadline of the first
 // of the others; math.MaxInt64: there is none.
 func (s *Set) Due(now time.Duration, most int) (due []Renewal, next time.Duration) {
-	// A walk down the heap visits the leases that are due, and their children.
-	next = math.MaxInt64
-	var walk []int
+	// A walk from the root, the earliest first, visits the leases that it returns and their children only.
+	var front order
 	if len(s.order) > 0 {
-		walk = append(walk, 0)
+		front = append(front, s.order[0])
 	}
-	var found []*entry
-	for len(walk) > 0 {
-		e := s.order[walk[len(walk)-1]]
-		walk = walk[:len(walk)-1]
-		if e.Deadline > now {
-			next = min(next, e.Deadline)
-			continue
+	for len(front) > 0 {
+		e := front[0]
+		if e.Deadline > now || len(due) == most {
+			return due, e.Deadline
 		}
-		found = append(found, e)
+		due = append(due, Renewal{e.ID, e.Number})
+		front = front.withoutFirst()
 		for _, child := range []int{2*e.place + 1, 2*e.place + 2} {
 			if child < len(s.order) {
-				walk = append(walk, child)
+				front = front.with(s.order[child])
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.ID, b.ID))
-	})
-	for k, e := range found {
-		if k == most {
-			return due, min(next, e.Deadline)
-		}
-		due = append(due, Renewal{e.ID, e.Number})
+	return due, math.MaxInt64
+}
+
+// with returns a heap of leases with one more, whose places stay those in their set.
+func (o order) with(e *entry) order {
+	o = append(o, e)
+	for i := len(o) - 1; i > 0 && o.Less(i, (i-1)/2); i = (i - 1) / 2 {
+		o[i], o[(i-1)/2] = o[(i-1)/2], o[i]
 	}
-	return due, next
+	return o
+}
+
+// withoutFirst returns it without its first lease.
+func (o order) withoutFirst() order {
+	n := len(o) - 1
+	o[0] = o[n]
+	o = o[:n]
+	for i := 0; ; {
+		child := 2*i + 1
+		if child >= n {
+			return o
+		}
+		if child+1 < n && o.Less(child+1, child) {
+			child++
+		}
+		if !o.Less(child, i) {
+			return o
+		}
+		o[i], o[child] = o[child], o[i]
+		i = child
+	}
 }
 
 // All returns all leases in the order of their ids.
@@ -168,11 +186,13 @@ func deadline(ttl int64, now time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// order is a heap of leases, the earliest deadline first.
+// order is a heap of leases, the earliest deadline first, and of equal ones the lowest id.
 type order []*entry
 
-func (o order) Len() int           { return len(o) }
-func (o order) Less(i, j int) bool { return o[i].Deadline < o[j].Deadline }
+func (o order) Len() int { return len(o) }
+func (o order) Less(i, j int) bool {
+	return o[i].Deadline < o[j].Deadline || o[i].Deadline == o[j].Deadline && o[i].ID < o[j].ID
+}
 func (o order) Swap(i, j int) {
 	o[i], o[j] = o[j], o[i]
 	o[i].place, o[j].place = i, j

@@ -81,15 +81,16 @@ func (v *Service) Watch(g pb.Watch_WatchServer) error {
 	v.hub.streams[s] = true
 	v.hub.mu.Unlock()
 	defer v.leave(s)
-	go func() { cancel(v.receive(s, g)) }() // ends with the stream: Recv returns then
+	go func() { // ends with the stream: Recv returns then
+		if err := v.receive(s, g); !errors.Is(err, io.EOF) {
+			cancel(err)
+		} // else the client sends nothing any more, and still wants events: the JSON gateway does so
+	}()
 	err := s.run(v)
 	if cause := context.Cause(ctx); ctx.Err() != nil && cause != nil {
 		err = cause
 	}
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil // the client sends nothing any more
-	case errors.Is(err, context.Canceled):
+	if errors.Is(err, context.Canceled) {
 		return rpctypes.ErrGRPCWatchCanceled
 	}
 	if _, ok := status.FromError(err); ok {

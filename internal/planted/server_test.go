@@ -1,0 +1,50 @@
+package planted_test
+
+// serverBugs are bugs of the service's store. Its judge is a property test against a naive twin, on an engine
+// in memory and on the disk (server/kv).
+var serverBugs = []bug{
+	{name: "kv_tombstone_swept", what: "the sweep removes the tombstone at the compact revision, where a watch may begin", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/sweep.go",
+		`c.deleted && main < p.target {`, `c.deleted && main <= p.target {`}}},
+	{name: "kv_swept_too_much", what: "the sweep also removes the version that the compaction keeps", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/sweep.go",
+		`		if c.deleted && main < p.target {
+`, `		if main == p.target && c.deleted == (sub != 0) {
+`}}},
+	{name: "kv_snapshot_not_taken_back", what: "a restored machine keeps the changes that are later than its snapshot", in: "server/kv", found: "TestProperty", edits: []edit{{"server/kv/durable.go",
+		`return mvcc.RemoveAfter(ctx, e, meta.Revision)`, `return mvcc.RemoveAfter(ctx, e, meta.Revision+1<<40)`}}},
+	{name: "kv_swept_beside_snapshot", what: "the sweep removes versions that a snapshot needs, whose checkpoint is not made yet", in: "server/kv", found: "TestProperty", args: "-property.commands 40000", edits: []edit{{"server/mvcc/sweep.go",
+		`	s.holds++
+	done := false
+`, `	done := true
+`}}},
+	{name: "kv_empty_transaction_counts", what: "a transaction that changes nothing has a revision of its own", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/pass.go",
+		`	if len(changes) == 0 {
+		return
+`, `	if len(changes) == 0 {
+		p.meta.Revision++
+		return
+`}}},
+	{name: "kv_expired_after_renewal", what: "a lease that was renewed since ends by the expiry of before", in: "server/kv", found: "TestProperty", edits: []edit{{"server/lease/lease.go",
+		`e.Number == r.Number && e.Deadline <= now`, `e.Number >= r.Number && e.Deadline <= now`}}},
+	{name: "kv_nested_sees_outer", what: "the comparisons of a nested transaction see what the outer one has put", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/txn.go",
+		`			a, err := t.execute(ctx, nested[0], want)
+			if err != nil {`, `			again, err := t.view().decide(ctx, r.RequestTxn, 1)
+			if err != nil {
+				return nil, err
+			}
+			a, err := t.execute(ctx, again, want)
+			if err != nil {`}}},
+	{name: "kv_refused_not_rolled_back", what: "a command that is refused half-way leaves its versions in front of the engine, and in the cache of heads", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/pass.go",
+		`func (t tx) refuse() { t.p.over.undo(t.from) }`, `func (t tx) refuse() { _ = t.from }`}}},
+	{name: "kv_heads_stale", what: "the cache of heads does not learn of what a pass has changed", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/pass.go",
+		`		p.s.heads.set(string(v.key), v.Head)
+`, `		_ = v
+`}}},
+	{name: "kv_revoked_in_one_pass", what: "a revocation does not see what the same call of Apply has attached to the lease", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/leases.go",
+		`!v.Deleted && v.Lease == lease {
+			keys`, `!v.Deleted && v.Lease == lease && false {
+			keys`}}},
+	{name: "kv_feed_gap", what: "the feed forgets a batch, and says that it reaches back to it", in: "server/feed", found: "TestRing", edits: []edit{{"server/feed/feed.go",
+		`		f.first = f.batches[drop].Revision + 1
+`, `		f.first = f.batches[drop].Revision
+`}}},
+}

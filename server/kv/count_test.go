@@ -1,0 +1,105 @@
+package kv
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/server/command"
+	"github.com/millrace/millrace/server/engine"
+	"github.com/millrace/millrace/server/mvcc"
+)
+
+// counted counts the calls of an engine.
+type counted struct {
+	engine.Engine
+	newest, iterate, write, set int
+}
+
+func (c *counted) Read() engine.Reader { return countedReader{c.Engine.Read(), c} }
+
+func (c *counted) Batch() engine.Batch { return countedBatch{c.Engine.Batch(), c} }
+
+func (c *counted) Write(b engine.Batch) error {
+	c.write++
+	return c.Engine.Write(b.(countedBatch).Batch)
+}
+
+type countedReader struct {
+	engine.Reader
+	c *counted
+}
+
+func (r countedReader) Newest(k engine.Key) (engine.Key, []byte, bool, error) {
+	r.c.newest++
+	return r.Reader.Newest(k)
+}
+
+func (r countedReader) Iterate(lo, hi []byte) engine.Iterator {
+	r.c.iterate++
+	return r.Reader.Iterate(lo, hi)
+}
+
+type countedBatch struct {
+	engine.Batch
+	c *counted
+}
+
+func (b countedBatch) Set(k engine.Key, v []byte) {
+	b.c.set++
+	b.Batch.Set(k, v)
+}
+
+// puts is a batch of puts of 1 KiB, as the log brings them.
+func puts(n int) []millrace.Command[[]byte] {
+	batch := make([]millrace.Command[[]byte], n)
+	for i := range batch {
+		batch[i].Value = must(command.Put(&pb.PutRequest{Key: fmt.Appendf(nil, "key-%04d", i), Value: make([]byte, 1024)}))
+	}
+	return batch
+}
+
+// TestCallsOfAPut: a put of a key whose head is in the cache reads nothing from the engine. It sets two keys,
+// and a call of Apply writes one batch with one more.
+func TestCallsOfAPut(t *testing.T) {
+	m := must(build(vfs.NewMem(), Options{Engine: "memory"}))
+	c := &counted{Engine: m.store.Load().Engine()}
+	s := must(mvcc.Open(c, mvcc.Empty, 1<<20))
+	m.store.Store(s)
+	const n = 64
+	batch, results := puts(n), make([]command.Result, n)
+	for pass, want := range []counted{{newest: n, write: 1, set: 2*n + 1}, {write: 1, set: 2*n + 1}} {
+		*c = counted{Engine: c.Engine}
+		if err := m.Apply(batch, results); err != nil {
+			t.Fatal(err)
+		}
+		if want.Engine = c.Engine; *c != want {
+			t.Errorf("pass %d of %d puts calls %+v, want %+v", pass, n, *c, want)
+		}
+	}
+}
+
+// TestAllocationsOfAPut: on a member that has no caller, and on the one that answers.
+func TestAllocationsOfAPut(t *testing.T) {
+	m := must(build(vfs.NewMem(), Options{Dir: "state", FeedBytes: 1 << 20, BlockCacheBytes: 1 << 20}))
+	defer m.Close()
+	const n = 64
+	batch, results := puts(n), make([]command.Result, n)
+	for awaited, most := range map[bool]float64{false: 12, true: 16} {
+		for i := range batch {
+			batch[i].Awaited = awaited
+		}
+		per := testing.AllocsPerRun(50, func() {
+			if err := m.Apply(batch, results); err != nil {
+				t.Fatal(err)
+			}
+		}) / n
+		t.Logf("a put, awaited %v: %.1f allocations", awaited, per)
+		if per > most {
+			t.Errorf("a put, awaited %v, allocates %.1f times, at most %.0f", awaited, per, most)
+		}
+	}
+}
