@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 
 // service is a member of etcd, or of millrace serve, alone in its cluster.
 type service struct {
-	name, endpoint string // the endpoint as host:port
+	name, endpoint, peer string // host:port, for clients and for members
 }
 
 // start starts a service on an empty directory.
@@ -59,8 +59,8 @@ func start(t *testing.T, name string) *service {
 		t.Fatal(err)
 	}
 	command := map[string][]string{"etcd": {all["etcd"]}, "millrace": {all["millrace"], "serve"}}[name]
-	s := &service{name, fmt.Sprintf("127.0.0.1:%d", freePort(t))}
-	peer := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	s := &service{name, fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))}
+	peer := "http://" + s.peer
 	dir := t.TempDir()
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {

@@ -1,4 +1,5 @@
 """etcd3gw, the client of the JSON gateway that OpenStack uses."""
+import json
 import sys
 
 from etcd3gw.client import Etcd3Client
@@ -68,4 +69,4 @@ for name, call in {
         call()
         say(name, "no error")
     except exceptions.Etcd3Exception as e:
-        say(name, (type(e).__name__, getattr(e, "detail_text", None)))
+        say(name, (type(e).__name__, json.loads(e.detail_text)))

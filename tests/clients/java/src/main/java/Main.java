@@ -32,8 +32,10 @@ public class Main {
             get(c.getLeaseClient().revoke(lease));
             say("after revoke", get(kv.get(b("jv/leased"))).getCount());
             BlockingQueue<String> events = new LinkedBlockingQueue<>();
-            try (Watch.Watcher w = c.getWatchClient().watch(b("jv/w/"), WatchOption.builder().isPrefix(true).withPrevKV(true).build(),
-                    r -> r.getEvents().forEach(e -> events.add(e.getEventType() + " " + e.getKeyValue().getKey() + " " + e.getKeyValue().getValue() + " " + e.getPrevKV().getValue())))) {
+            CountDownLatch created = new CountDownLatch(1); // watch returns before the service has it
+            try (Watch.Watcher w = c.getWatchClient().watch(b("jv/w/"), WatchOption.builder().isPrefix(true).withPrevKV(true).withCreateNotify(true).build(),
+                    r -> { created.countDown(); r.getEvents().forEach(e -> events.add(e.getEventType() + " " + e.getKeyValue().getKey() + " " + e.getKeyValue().getValue() + " " + e.getPrevKV().getValue())); })) {
+                say("created", created.await(10, TimeUnit.SECONDS));
                 get(kv.put(b("jv/w/1"), b("one")));
                 get(kv.put(b("jv/w/1"), b("two")));
                 get(kv.delete(b("jv/w/1")));
