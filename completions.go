@@ -52,11 +52,12 @@ func (c *Completions[R]) Take(reuse []Completion[R]) []Completion[R] { return c.
 // Space returns how many more commands and reads it takes now.
 func (c *Completions[R]) Space() int { return c.queue.Space() }
 
-// NewSink returns Completions whose outcomes go to f, and not to Take: all that a batch of the state machine
-// has for them in one call. So no goroutine is woken for them. f is called where the outcome becomes known,
-// mostly between two batches of the state machine, and by one goroutine at a time. It must be quick: it must
-// not block, call a node, or keep its argument. It leaves the outcomes where others find them. A panic of f
-// loses the outcomes of that call. After that SubmitMany and SubmitRead refuse with the reason.
+// NewSink returns Completions whose outcomes go to f, and not to Take. All that a batch of the state machine
+// has for them comes in one call, and so do all reads of a round. So no goroutine is woken for them. f is
+// called where the outcome becomes known, mostly between two batches of the state machine, and by one
+// goroutine at a time. It must be quick: it must not block, call a node, or keep its argument. It leaves the
+// outcomes where others find them. A panic of f loses the outcomes of that call. After that SubmitMany and
+// SubmitRead refuse with the reason.
 func NewSink[R any](limit int, f func([]Completion[R])) *Completions[R] {
 	return &Completions[R]{completion.NewSink(limit, f)}
 }
@@ -148,7 +149,7 @@ type submittedRead[R any] struct {
 }
 
 // Told implements completion.Told.
-func (r *submittedRead[R]) Told() {
+func (r *submittedRead[R]) Told(t *completion.Together) {
 	at, _, err := r.Poll()
-	r.to.Add(Completion[R]{Tag: r.tag, Read: r.asks.at(at), Err: err})
+	r.to.Hold(Completion[R]{Tag: r.tag, Read: r.asks.at(at), Err: err}, t)
 }

@@ -81,9 +81,9 @@ var (
 	// ErrCompacted: the log of this host has forgotten commands of the range that Node.Log was asked for.
 	// Status.FirstIndex is the first that it has.
 	ErrCompacted = outcome.ErrCompacted
-	// ErrMembersUnchanged: Plan, Execute, NewJoinToken or SkipCommand was refused, and nothing is changed.
-	// Reasons are another plan under way, a node that was not heard, an address of another member, or no
-	// quorum left. The error says which.
+	// ErrMembersUnchanged: Plan, Execute, NewJoinToken, Upgrade or SkipCommand was refused, and nothing is
+	// changed. Reasons are another plan under way, a node that was not heard, an address of another member, a
+	// program that cannot do a version, or no quorum left. The error says which.
 	ErrMembersUnchanged = outcome.ErrMembersUnchanged
 	// ErrPlanCancelled: the plan was cancelled before its last stage. What was in force by then stays.
 	ErrPlanCancelled = outcome.ErrPlanCancelled

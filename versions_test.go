@@ -111,7 +111,7 @@ func TestUpgrade(t *testing.T) {
 	n := c.Node(c.Leader(t.Context()))
 	proposeAt(t, n, "before", 0)
 	err := n.Upgrade(t.Context(), 1)
-	if !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "the program of host 3 can do version 0 only") {
+	if !errors.Is(err, outcome.ErrMembersUnchanged) || !strings.Contains(err.Error(), "the group is not upgraded: every member must be able to do version 1 of the state machine, and the program of host 3 can do version 0 only") {
 		t.Fatalf("host 3 cannot: %v", err)
 	}
 	c.Kill(3)
@@ -239,6 +239,40 @@ func TestANewGroupBeginsAtTheLowestVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	proposeAt(t, n, "second", 4)
+}
+
+// A learner whose program cannot do the version of the group does not become a voter. With another program it
+// does. A refusal that comes from another host, which leads, says the same.
+func TestPromotionOfAnOldProgram(t *testing.T) {
+	p := newPrograms(3, millrace.Versions{Highest: 1})
+	c := millracetest.New(t, 3, p.machine)
+	n := c.Node(c.Leader(t.Context()))
+	if err := n.Upgrade(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	change := func(m millrace.MemberChange) error {
+		plan, err := n.Plan(t.Context(), m)
+		if err == nil {
+			err = n.Execute(t.Context(), plan)
+		}
+		return err
+	}
+	if err := change(millrace.DemoteMember(3)); err != nil {
+		t.Fatal(err)
+	}
+	p.can[3] = millrace.Versions{}
+	c.Restart(3)
+	n = c.Node(1)
+	waitFor(t, "the refusal", func() bool {
+		_, err := n.Plan(t.Context(), millrace.PromoteMember(3))
+		return errors.Is(err, outcome.ErrMembersUnchanged) && strings.Contains(err.Error(), "the group is at version 1 of its state machine, and the program of host 3 can do version 0 only, so its machine is halted; start host 3 with a program that can")
+	})
+	if err := n.Upgrade(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "the group is not upgraded") || strings.Contains(err.Error(), "the members are not changed") {
+		t.Errorf("back: %v", err)
+	}
+	p.can[3] = millrace.Versions{Highest: 1}
+	c.Restart(3)
+	waitFor(t, "member 3 votes", func() bool { return change(millrace.PromoteMember(3)) == nil })
 }
 
 // A learner is asked, too.

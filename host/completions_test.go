@@ -186,6 +186,39 @@ func TestSubmitRead(t *testing.T) {
 	}
 }
 
+// All reads of a round come to a sink in one call, and so do those that end with the group.
+func TestSubmitReadToASink(t *testing.T) {
+	l := openTestHost(t, 1)
+	l.lead()
+	var calls [][]outcome.Completion
+	sink := NewSink(10, func(outcomes []outcome.Completion) {
+		calls = append(calls, slices.Clone(outcomes))
+	})
+	for tag := range uint64(5) {
+		if err := l.group.SubmitRead(tag, 0, sink); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.manual.runIdle(); len(calls) != 1 || len(calls[0]) != 5 || sink.Space() != 10 {
+		t.Fatalf("5 reads come as %+v, space %d", calls, sink.Space())
+	}
+	for i, o := range calls[0] {
+		if o.Err != nil || o.Tag != uint64(i) || o.Read.Index == 0 {
+			t.Errorf("outcome %d: %+v", i, o)
+		}
+	}
+	l = openTestHost(t, 3)
+	for tag := range uint64(3) { // no leader is known
+		if err := l.group.SubmitRead(tag, 0, sink); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.group.fail(errors.New("broken"))
+	if l.manual.runIdle(); len(calls) != 2 || len(calls[1]) != 3 || !errors.Is(calls[1][0].Err, outcome.ErrStopped) {
+		t.Errorf("3 reads that end with the group come as %+v", calls[1:])
+	}
+}
+
 // Commands that come when a group has failed, before the turn that answers its clients, are taken like
 // others, and end with it.
 func TestSubmitManyToAGroupThatHasFailed(t *testing.T) {

@@ -122,6 +122,12 @@ func (g *Group) WaitPlan(ctx context.Context, changes ...MemberChange) (*MemberP
 	}
 	g.waitHeard(ctx, named)
 	g.awaitView(ctx)
+	for _, c := range changes {
+		if c.want.Op == membership.Promote {
+			g.machine.versions.Forget(c.want.ID) // its program may be another one by now
+			g.awaitVersions(ctx)
+		}
+	}
 	return g.Plan(changes...)
 }
 
@@ -149,6 +155,11 @@ func (g *Group) Plan(changes ...MemberChange) (*MemberPlan, error) {
 		wants = append(wants, c.want)
 	}
 	stages, err := r.Make(wants)
+	for _, w := range wants {
+		if err == nil && w.Op == membership.Promote {
+			err = g.rejectVersionOf(w.ID)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("millrace: group %d: %w", g.id, err)
 	}

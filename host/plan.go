@@ -108,7 +108,7 @@ func (h *Host) receivePlanRecord(from uint64, body []byte) error {
 			h.receiveUnbound(from, a)
 		}
 		if g := h.groups.get(a.Group); err == nil && g != nil {
-			g.members.plan.Executions.Refuse(a.ID, fmt.Errorf("%w: host %d, its leader, says: %s", membership.ErrRefused, from, a.Why))
+			g.members.plan.Executions.Refuse(a.ID, membership.Refusal(fmt.Sprintf("host %d, its leader, says: %s", from, a.Why)))
 		}
 		return err
 	}

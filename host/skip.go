@@ -208,24 +208,24 @@ func (g *Group) rejectSkip(at raftpb.Position, ahead func(index uint64) (id uint
 	}
 	switch {
 	case h == nil && g.machine.apply.Applied() >= at.Index:
-		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; a member that is halted there, if there is one, must be replaced", membership.ErrRefused, g.self, at.Index)
+		return fmt.Errorf("%w: host %d, which leads, has applied entry %d, so the group has its effect; a member that is halted there, if there is one, must be replaced", membership.ErrNotSkipped, g.self, at.Index)
 	case h == nil && g.machine.apply.MayHaveApplied(at.Index):
-		return fmt.Errorf("%w: host %d, which leads, is in the middle of entry %d", membership.ErrRefused, g.self, at.Index)
+		return fmt.Errorf("%w: host %d, which leads, is in the middle of entry %d", membership.ErrNotSkipped, g.self, at.Index)
 	case h == nil:
-		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrRefused, g.self, g.machine.apply.Applied())
+		return fmt.Errorf("%w: the state machine of host %d, which leads, is not halted; it has applied entry %d", membership.ErrNotSkipped, g.self, g.machine.apply.Applied())
 	case h.WrongVersion:
-		return fmt.Errorf("%w: no command has halted the state machine of host %d, which leads: %v%s", membership.ErrRefused, g.self, h.Cause, h.Advice())
+		return fmt.Errorf("%w: no command has halted the state machine of host %d, which leads: %v%s", membership.ErrNotSkipped, g.self, h.Cause, h.Advice())
 	case h.Final:
-		return fmt.Errorf("%w: host %d, which leads, has applied a command that the group skips; replace it", membership.ErrRefused, g.self)
+		return fmt.Errorf("%w: host %d, which leads, has applied a command that the group skips; replace it", membership.ErrNotSkipped, g.self)
 	case !isKnown && !h.Undivided && h.First <= at.Index && at.Index <= h.Last:
-		return fmt.Errorf("%w: host %d, which leads, is halted at %s; start it again to learn which", membership.ErrRefused, g.self, h.At())
+		return fmt.Errorf("%w: host %d, which leads, is halted at %s; start it again to learn which", membership.ErrNotSkipped, g.self, h.At())
 	case g.machine.apply.MayHaveApplied(at.Index):
-		return fmt.Errorf("%w: the state of host %d, which leads, has entry %d from an earlier start, so the group has its effect", membership.ErrRefused, g.self, at.Index)
+		return fmt.Errorf("%w: the state of host %d, which leads, has entry %d from an earlier start, so the group has its effect", membership.ErrNotSkipped, g.self, at.Index)
 	case !h.MayBe(at):
-		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %v", membership.ErrRefused, g.self, h.At(), at)
+		return fmt.Errorf("%w: host %d, which leads, is halted at %s, and not at entry %v", membership.ErrNotSkipped, g.self, h.At(), at)
 	}
 	if id, is := ahead(at.Index); is {
-		return fmt.Errorf("%w: host %d has applied entry %d, so the group has its effect, and will have another leader; look at host %d, or replace it", membership.ErrRefused, id, at.Index, g.self)
+		return fmt.Errorf("%w: host %d has applied entry %d, so the group has its effect, and will have another leader; look at host %d, or replace it", membership.ErrNotSkipped, id, at.Index, g.self)
 	}
 	return nil
 }

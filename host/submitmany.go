@@ -27,6 +27,13 @@ func NewCompletions(limit int) *Completions {
 	return &Completions{completion.New[outcome.Completion](limit)}
 }
 
+// NewSink returns Completions whose outcomes go to f, and not to Take: all reads of a round in one call. f is
+// called where an outcome becomes known, by one goroutine at a time. It must not block, call a group, or keep
+// its argument. A panic of f loses the outcomes of that call, and nothing more is taken.
+func NewSink(limit int, f func([]outcome.Completion)) *Completions {
+	return &Completions{completion.NewSink(limit, f)}
+}
+
 // Ready returns a channel that has an element when outcomes wait. Take removes it; who receives it calls
 // Take.
 func (c *Completions) Ready() <-chan struct{} { return c.queue.Ready() }
@@ -143,7 +150,7 @@ type submittedRead struct {
 }
 
 // Told implements completion.Told.
-func (r *submittedRead) Told() {
+func (r *submittedRead) Told(t *completion.Together) {
 	at, _, err := r.Poll()
-	r.to.Add(outcome.Completion{Tag: r.tag, Read: at, Err: err})
+	r.to.Hold(outcome.Completion{Tag: r.tag, Read: at, Err: err}, t)
 }

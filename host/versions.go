@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
-	"github.com/millrace/millrace/host/internal/control"
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/plans"
 	"github.com/millrace/millrace/host/internal/versions"
 	"github.com/millrace/millrace/host/membership"
-	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/transport"
 )
 
 // A program may change what its state machine does with a command, if all members change it at the same
@@ -40,7 +36,7 @@ func (g *Group) StartUpgrade(version uint32) *Execution {
 		}
 		at := g.machine.apply.At().Version
 		if at > version {
-			return true, fmt.Errorf("millrace: group %d: %w: the group is at version %d of its state machine, and never goes back, to %d", g.id, membership.ErrRefused, at, version)
+			return true, fmt.Errorf("millrace: group %d: %w: the group is at version %d of its state machine, and never goes back, to %d", g.id, membership.ErrNotUpgraded, at, version)
 		}
 		return at == version, nil
 	}
@@ -88,7 +84,7 @@ func (g *Group) acceptUpgrade(q plans.Request) error {
 		return nil // members change: it is asked again
 	}
 	if h := g.machine.apply.Halted(); h != nil {
-		return fmt.Errorf("%w: the state machine of host %d, which leads, is halted: %v", membership.ErrRefused, g.self, h.Cause)
+		return fmt.Errorf("%w: the state machine of host %d, which leads, is halted: %v", membership.ErrNotUpgraded, g.self, h.Cause)
 	}
 	ids := g.memberIDs()
 	err = g.machine.versions.Decide(versions.Upgrade{
@@ -103,65 +99,6 @@ func (g *Group) acceptUpgrade(q plans.Request) error {
 		g.proposeHost(q.Data)
 	}
 	return err
-}
-
-// askVersions asks the other members which versions they can do, at most once in a heartbeat interval.
-func (g *Group) askVersions() {
-	number, due := g.machine.versions.Ask(g.host.clock.awakeAtBeat(), ticksPerHeartbeat)
-	if !due || g.Err() != nil {
-		return
-	}
-	g.machine.versions.Keep(g.memberIDs())
-	for _, id := range g.otherMembers() {
-		g.host.network.transport.SendBytes(id, transport.Control, versions.EncodeQuestion(g.id, number))
-	}
-}
-
-// versionsOf returns which versions a member can do, as it has said itself.
-func (g *Group) versionsOf(id uint64) (can statemachine.Versions, known bool) {
-	if id == g.self {
-		return g.machine.apply.Program(), true
-	}
-	said, known := g.machine.versions.Of(id)
-	return said.Can, known
-}
-
-// receiveVersions receives a question or an answer.
-func (h *Host) receiveVersions(from uint64, body []byte) error {
-	r, err := versions.Decode(body)
-	g := h.groups.get(r.Group)
-	switch {
-	case err != nil || g == nil || !g.members.HasOther(from):
-	case body[0] == control.VersionAnswer:
-		g.machine.versions.Take(from, r)
-	case g.Err() == nil:
-		said := versions.Said{Can: g.machine.apply.Program(), At: g.machine.apply.At().Version}
-		h.network.transport.SendBytes(from, transport.Control, versions.EncodeAnswer(g.id, r.Number, said))
-	}
-	return err
-}
-
-// versionsTime is how long an operator's question waits for members.
-const versionsTime = 500 * time.Millisecond
-
-// awaitVersions asks the members, and waits until those that are heard have answered, or for a while.
-func (g *Group) awaitVersions(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, versionsTime)
-	defer cancel()
-	again := time.NewTicker(watchPace)
-	defer again.Stop()
-	for slices.ContainsFunc(g.otherMembers(), func(id uint64) bool {
-		_, known := g.machine.versions.Of(id)
-		return !known && g.isKnownHere(id)
-	}) {
-		g.askVersions()
-		select {
-		case <-ctx.Done():
-			return
-		case <-again.C:
-		}
-	}
-	g.askVersions() // for the next question
 }
 
 // begunVersion returns the entry with which a new group begins at the lowest version of this program; nil: it

@@ -170,7 +170,7 @@ func (c *reads) start(r *replica, a *aRead, age time.Duration) {
 		return
 	}
 	if r.answers == nil {
-		r.answers = host.NewCompletions(maxReading)
+		r.answers = newAnswers(r)
 	}
 	a.tag = uint64(c.began)
 	a.poll = func() (outcome.ReadAt, bool, error) { return outcome.ReadAt{}, false, nil }
@@ -179,12 +179,21 @@ func (c *reads) start(r *replica, a *aRead, age time.Duration) {
 	}
 }
 
+// newAnswers returns where the outcomes of reads at a replica go. On each second host it is a sink.
+func newAnswers(r *replica) *host.Completions {
+	if r.life.host.id%2 == 0 {
+		return host.NewCompletions(maxReading)
+	}
+	return host.NewSink(maxReading, func(outcomes []outcome.Completion) { r.sunk = append(r.sunk, outcomes...) })
+}
+
 // gather takes the outcomes of reads that were begun together. Each tag must come once.
 func (c *reads) gather(r *replica) {
 	if r.answers == nil {
 		return
 	}
-	r.outcomes = r.answers.Take(r.outcomes)
+	r.outcomes = append(r.answers.Take(r.outcomes), r.sunk...)
+	r.sunk = r.sunk[:0]
 	for _, o := range r.outcomes {
 		i := slices.IndexFunc(r.reading, func(a *aRead) bool { return a.tag == o.Tag })
 		if i < 0 {

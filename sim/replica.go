@@ -32,8 +32,9 @@ type replica struct {
 	// answers gather the outcomes of some of them, and outcomes is memory.
 	answers  *host.Completions
 	outcomes []outcome.Completion
-	state    map[string]bool // the commands that its state machine has applied
-	sum      uint64          // of their hashes
+	sunk     []outcome.Completion // that a sink has got
+	state    map[string]bool      // the commands that its state machine has applied
+	sum      uint64               // of their hashes
 	// restored is the index of the snapshot from which it was restored last.
 	restored  uint64
 	seen      int // how many of the first acknowledged commands are among them

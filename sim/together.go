@@ -24,6 +24,7 @@ const (
 type gathering struct {
 	done  *host.Completions
 	typed any // *millrace.Completions of a user, instead
+	sunk  any // *[]millrace.Completion that a sink has got; nil: there is none
 	next  uint64
 	under map[uint64]*gathered
 }
@@ -133,7 +134,7 @@ func (r *replica) pollTogether() {
 
 func (u *userRun[C, R]) submitTogether(r *replica, first, n int) (all []pending, err error) {
 	if r.gather == nil {
-		r.gather = &gathering{typed: millrace.NewCompletions[R](maxGathered), under: map[uint64]*gathered{}}
+		r.gather = newTyped[R](r)
 	}
 	commands := make([]numbered[C], n)
 	for i := range commands {
@@ -159,4 +160,23 @@ func (u *userRun[C, R]) pollTogether(r *replica) {
 	for _, o := range r.gather.typed.(*millrace.Completions[R]).Take(nil) {
 		r.gather.tell(r, o.Tag, o.Receipt, o.Result, o.Err)
 	}
+	if r.gather.sunk == nil {
+		return
+	}
+	sunk := r.gather.sunk.(*[]millrace.Completion[R])
+	for _, o := range *sunk {
+		r.gather.tell(r, o.Tag, o.Receipt, o.Result, o.Err)
+	}
+	*sunk = nil
+}
+
+// newTyped returns where the outcomes of a user's commands go at a replica. On each second host it is a sink.
+func newTyped[R any](r *replica) *gathering {
+	g := &gathering{typed: millrace.NewCompletions[R](maxGathered), under: map[uint64]*gathered{}}
+	if r.life.host.id%2 == 1 {
+		sunk := new([]millrace.Completion[R])
+		g.sunk = sunk
+		g.typed = millrace.NewSink(maxGathered, func(outcomes []millrace.Completion[R]) { *sunk = append(*sunk, outcomes...) })
+	}
+	return g
 }

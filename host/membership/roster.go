@@ -186,6 +186,20 @@ func half(voters []uint64, works func(id uint64) bool) int {
 // ErrRefused is wrapped by every error that refuses a change or a plan.
 var ErrRefused = errors.New("the members are not changed")
 
+// Refusal refuses something, and says what. errors.Is finds ErrRefused in it: callers ask whether anything
+// has changed, and readers want to know what has not.
+type Refusal string
+
+const (
+	ErrNotUpgraded Refusal = "the group is not upgraded"
+	ErrNotSkipped  Refusal = "the command is not skipped"
+)
+
+func (r Refusal) Error() string { return string(r) }
+
+// Is makes errors.Is(err, ErrRefused) hold.
+func (Refusal) Is(target error) bool { return target == ErrRefused }
+
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRefused}, args...)...)
 }

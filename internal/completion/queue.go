@@ -13,8 +13,8 @@ import (
 // ErrNone: there is no queue.
 var ErrNone = errors.New("millrace: nowhere to leave outcomes; make Completions with NewCompletions")
 
-// Told hears that an outcome is known. Told must not block.
-type Told interface{ Told() }
+// Told hears that an outcome is known. Told must not block. What it leaves for a sink is held in t.
+type Told interface{ Told(t *Together) }
 
 // Queue holds outcomes until they are taken. Any goroutine may call its methods. They never block for long:
 // one lock, no I/O.
@@ -28,6 +28,7 @@ type Queue[T any] struct {
 	waiting []T
 	spare   []T   // memory for waiting
 	sinking bool  // a goroutine calls sink
+	held    bool  // a Together has the queue, and will flush it
 	broken  error // how it has ended
 }
 

@@ -35,10 +35,11 @@ func (q *Queue[T]) addToSink(outcomes []T) {
 	}
 }
 
-// mayCallSink notes outcomes, and reports whether this goroutine hands them over.
+// mayCallSink records outcomes, and reports whether this goroutine hands them over.
 func (q *Queue[T]) mayCallSink(outcomes []T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.held = false
 	q.waiting = append(q.waiting, outcomes...)
 	if q.sinking {
 		return false

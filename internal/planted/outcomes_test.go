@@ -95,6 +95,12 @@ var outcomeBugs = []bug{
 		`	p.result = none // the pool`, `	_ = none // the pool`}}},
 	{name: "read_with_the_next_tag", what: "a read of SubmitRead comes with the tag of the next one", in: "sim", found: "TestTogether", args: "-together 4", edits: []edit{{"host/submitmany.go",
 		`outcome.Completion{Tag: r.tag, Read`, `outcome.Completion{Tag: r.tag + 1, Read`}}},
+	{name: "reads_of_a_round_one_by_one", what: "each read of a round comes to a sink in a call of its own", in: "host", found: "TestSubmitReadToASink", edits: []edit{{"internal/completion/together.go",
+		`	if q.sink == nil {
+		q.Add(outcome)`, `	if true {
+		q.Add(outcome)`}}},
+	{name: "held_reads_are_not_told", what: "the reads of a round never reach their sink", in: "host", found: "TestSubmitReadToASink", edits: []edit{{"host/internal/reads/queue.go",
+		`	ended.Flush()`, `	_ = ended`}}},
 	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/host.go",
 		`return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)`, `return h.network.frames.Add(1)`}}},
 	{name: "forgotten_is_applied", what: "a number below the lowest that its client waits for is applied", in: "host/session", found: "TestANumberBelowTheLowestIsForgotten", edits: []edit{{"host/session/table.go",

@@ -4,6 +4,8 @@ package planted_test
 var versionBugs = []bug{
 	{name: "version_not_in_the_snapshot", what: "a snapshot does not say at which version its group is, so a member that begins with it applies commands at version 0", in: "sim", found: "TestUpgrades", says: "at version", edits: []edit{{"host/snapshots.go",
 		`Skipped: q.Passed(), At: q.At(),`, `Skipped: q.Passed(),`}}},
+	{name: "an_old_program_votes", what: "a learner becomes a voter though its program cannot do the version of the group", in: ".", found: "TestPromotionOfAnOldProgram", edits: []edit{{"host/programs.go",
+		`known && !can.Can(at)`, `false && known && !can.Can(at)`}}},
 	{name: "later_entries_are_passed_over", what: "a group is opened whose log has an entry of a later program, which this one does not know", in: ".", found: "TestLaterEntries", edits: []edit{{"host/rosters.go",
 		`if e := &entries[i]; entry.RejectLater(e.Type, e.Data) != nil {`, `if e := &entries[i]; e.Type != raftpb.EntryHost && entry.RejectLater(e.Type, e.Data) != nil {`}}},
 	{name: "later_lives_are_overwritten", what: "a start replaces lives.json of a later version", in: ".", found: "TestLaterFiles", edits: []edit{{"host/internal/identity/lives.go",

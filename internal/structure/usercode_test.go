@@ -37,6 +37,7 @@ var userCode = map[string]string{
 	"millrace.Node.Export(w)":                "row Write",
 	"millrace.Node.Upload(r)":                "row Read",
 	"millrace.NewSink(f)":                    "test TestSinkThatPanics",
+	"host.NewSink(f)":                        "test TestSinkThatPanics", // the same queue
 	"millrace.Node.Led()":                    "row loop over Led",
 	"millrace.Node.Subscribe()":              "test TestSubscriberThatPanics",
 	"millrace.Node.Events()":                 "row loop over Events",

@@ -179,7 +179,8 @@ func TestPrintConfig(t *testing.T) {
 	if err != nil || !l.Print {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"name: \"a\" # ETCD_NAME\n", "snapshot-count: \"7\" # flag, no effect\n", "max-txn-ops: \"128\" # default\n"} {
+	for _, want := range []string{"name: \"a\" # ETCD_NAME\n", "snapshot-count: \"7\" # flag, no effect\n", "max-txn-ops: \"128\" # default\n",
+		"# member a has id 10276657743932975437 (8e9e05c52164694d)\n"} {
 		if !strings.Contains(l.Text(), want) {
 			t.Errorf("no %q in\n%s", want, l.Text())
 		}

@@ -42,7 +42,7 @@ const (
 	whyDiscovery = "Millrace has no discovery. Name all members in --initial-cluster."
 	whyBackend   = "This belongs to etcd's bbolt backend. The state is in an LSM tree, which needs no such setting."
 	whyWAL       = "Snapshots and log segments are kept as long as a member may need them, bounded in bytes."
-	whyPeerTLS   = "Certificates of members name member ids here (millrace cert). Use --peer-cert-file, --peer-key-file and --peer-trusted-ca-file with those."
+	whyPeerTLS   = "Certificates of members name member ids here (millrace cert). --print-config prints the ids. Use --peer-cert-file, --peer-key-file and --peer-trusted-ca-file with those."
 	whyTracing   = "The service sends no spans yet. Leave it out."
 	whyDigest    = "Members compare a digest of their states each second. This needs no schedule."
 	whyAuth      = "This version has no users and roles yet. Leave it out; a later version serves them."

@@ -229,7 +229,8 @@ func (f *Flag) same(a, b string) bool {
 	return a == b
 }
 
-// Text returns the configuration as it is in force, one flag a line, for --print-config.
+// Text returns the configuration as it is in force, one flag a line, and the ids of the members, for
+// --print-config.
 func (l *Loaded) Text() string {
 	var b strings.Builder
 	for _, f := range Flags {
@@ -243,6 +244,10 @@ func (l *Loaded) Text() string {
 			notes = append(notes, f.Effect.String())
 		}
 		fmt.Fprintf(&b, " # %s\n", strings.Join(notes, ", "))
+	}
+	for _, m := range l.Config.Cluster { // certificates of members name the id: millrace cert member --id
+		id := m.ID(l.Config.Token)
+		fmt.Fprintf(&b, "# member %s has id %d (%x)\n", m.Name, id, id)
 	}
 	return b.String()
 }

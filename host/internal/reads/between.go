@@ -16,7 +16,7 @@ func (q *Queue) StartBetween(r *Read, f func()) {
 	q.mu.Lock()
 	if err := q.reserve(r); err != nil {
 		q.mu.Unlock()
-		r.finish(err)
+		r.refuse(err)
 		return
 	}
 	r.between = f
@@ -54,7 +54,7 @@ func (q *Queue) run(r *Read, calling sync.Locker) {
 		q.mu.Lock()
 		r.at = outcome.ReadAt{Index: q.wiring.Applied()}
 		q.end(r, err)
-		q.mu.Unlock()
+		q.unlock()
 	}()
 	r.between()
 	err = nil

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/completion"
 	"github.com/millrace/millrace/internal/lock"
 )
 
@@ -79,7 +80,8 @@ type Queue struct {
 	between            sched.Ring[*Read] // wait for the apply lane (between.go)
 	bytes              int64
 	latest             confirmed
-	questions, answers []Record // of other members, for the turn, one of each host at most
+	together           completion.Together // what has ended under mu, for sinks (unlock)
+	questions, answers []Record            // of other members, for the turn, one of each host at most
 
 	took *outcome.Histogram // of reads that were answered; nil: they are not timed
 
@@ -157,7 +159,7 @@ func (q *Queue) Start(r *Read, maxAge time.Duration) {
 		if age := q.wiring.Boottime() - c.at; c.index > 0 && age <= maxAge {
 			r.at = outcome.ReadAt{Index: c.index, Age: age}
 			q.awaitApplied(r)
-			q.mu.Unlock()
+			q.unlock()
 			if age > maxAge/2 {
 				q.ask()
 			}
@@ -166,7 +168,7 @@ func (q *Queue) Start(r *Read, maxAge time.Duration) {
 	}
 	if err := q.reserve(r); err != nil {
 		q.mu.Unlock()
-		r.finish(err)
+		r.refuse(err)
 		return
 	}
 	q.fresh.Push(&r.place)
@@ -186,7 +188,7 @@ func (q *Queue) StartApplied(r *Read, index uint64) {
 	r.time()
 	r.counter = &q.counts.atLeast
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	r.at = outcome.ReadAt{Index: index}
 	q.awaitApplied(r)
 }
@@ -228,7 +230,7 @@ func (q *Queue) end(r *Read, err error) {
 		q.took.Add(q.settings.Now() - r.began)
 		r.timed = false
 	}
-	r.finish(err)
+	r.finish(err, &q.together)
 }
 
 // awaitApplied ends a read that has its index, at once or when it is applied here. The caller holds the lock.
@@ -247,6 +249,13 @@ func (q *Queue) awaitApplied(r *Read) {
 	q.setNext()
 	// It may have been applied just before next was set; then Applied did not find the read.
 	q.endThrough(q.wiring.Applied())
+}
+
+// unlock releases the lock, and gives sinks what has ended under it.
+func (q *Queue) unlock() {
+	ended := q.together.Move()
+	q.mu.Unlock()
+	ended.Flush()
 }
 
 // setNext publishes which index is waited for next.
@@ -273,14 +282,14 @@ func (q *Queue) Applied(index uint64) {
 		return
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	q.endThrough(index)
 }
 
 // giveUp ends a read for which its reader does not wait any more.
 func (q *Queue) giveUp(r *Read, err error) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	if r.place.In() == nil && r.waitsAt == 0 {
 		return // it is done, or its function runs
 	}
@@ -294,7 +303,7 @@ func (q *Queue) giveUp(r *Read, err error) {
 // Close ends all reads with an error, and all later ones: the group has ended. The first error stays.
 func (q *Queue) Close(why error) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	if q.closed == nil || q.halted {
 		q.halted = false
 		q.questions, q.answers = nil, nil
@@ -305,7 +314,7 @@ func (q *Queue) Close(why error) {
 // Suspend ends all reads, and later ones at once, until Resume: the machine is halted.
 func (q *Queue) Suspend(why error) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	if q.closed == nil || q.halted {
 		q.halted = true
 		q.refuse(why)
@@ -315,7 +324,7 @@ func (q *Queue) Suspend(why error) {
 // Resume ends what Suspend has begun.
 func (q *Queue) Resume() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	if q.halted {
 		q.halted, q.closed = false, nil
 	}
@@ -352,7 +361,7 @@ func (q *Queue) countUnconfirmed() { q.unconfirmed.Store(int64(q.fresh.Len() + q
 // cover gives all reads that have begun a number, if they have none.
 func (q *Queue) cover(number uint64) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	for p := q.fresh.Pop(); p != nil; p = q.fresh.Pop() {
 		p.Owner.number = number
 		q.asked.Push(p)
@@ -363,7 +372,7 @@ func (q *Queue) cover(number uint64) {
 // known is false if that was long ago.
 func (q *Queue) confirm(number, index uint64, asked time.Duration, known bool) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	if known && (q.latest.index == 0 || asked > q.latest.at) {
 		q.latest = confirmed{max(index, q.latest.index), asked}
 	}

@@ -61,11 +61,18 @@ func (r *Read) time() {
 	}
 }
 
-// finish tells the outcome, once. No list of the queue has it any more.
-func (r *Read) finish(err error) {
+// finish tells the outcome, once. No list of the queue has it any more. What is left for a sink is held in t.
+func (r *Read) finish(err error, t *completion.Together) {
 	if told := r.end(err); told != nil {
-		told.Told()
+		told.Told(t)
 	}
+}
+
+// refuse tells the outcome of a read that has not begun. The caller has no lock.
+func (r *Read) refuse(err error) {
+	var t completion.Together
+	r.finish(err, &t)
+	t.Flush()
 }
 
 // end does that, and returns what must be called then.

@@ -68,6 +68,14 @@ func (g *Group) Of(id uint64) (s Said, known bool) {
 	return a.said, known
 }
 
+// Forget forgets what a member has said, so that its next answer is a new one. An answer that is on its way
+// counts as well.
+func (g *Group) Forget(id uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.answers, id)
+}
+
 // Keep forgets what others than these members have said.
 func (g *Group) Keep(ids []uint64) {
 	g.mu.Lock()
@@ -97,7 +105,7 @@ var ErrWaits = errors.New("members may still say which versions they can do")
 // as a caller waits.
 func (g *Group) Decide(u Upgrade) error {
 	if u.To < u.From {
-		return fmt.Errorf("%w: the group is at version %d of its state machine, and never goes back, to %d", membership.ErrRefused, u.From, u.To)
+		return fmt.Errorf("%w: the group is at version %d of its state machine, and never goes back, to %d", membership.ErrNotUpgraded, u.From, u.To)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +135,7 @@ func (g *Group) Decide(u Upgrade) error {
 	switch {
 	case cannot != nil && (isLate || silent == nil):
 		g.wish = wish{}
-		return fmt.Errorf("%w: every member must be able to do version %d of the state machine, and %s; the group stays at version %d", membership.ErrRefused, u.To, strings.Join(cannot, ", and "), u.From)
+		return fmt.Errorf("%w: every member must be able to do version %d of the state machine, and %s; the group stays at version %d", membership.ErrNotUpgraded, u.To, strings.Join(cannot, ", and "), u.From)
 	case silent != nil:
 		return ErrWaits
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +32,12 @@ func (m *machine) Apply(batch []millrace.Command[string], results []string) erro
 		m.count++
 		results[i] = fmt.Sprint(m.count)
 		word, who, _ := strings.Cut(c.Value, " ")
+		if word == "publish" {
+			for n, _ := strconv.Atoi(who); n > 0; n-- {
+				batch[i].Publish([]byte("x"))
+			}
+			continue
+		}
 		switch mine := who == "" || who == fmt.Sprint(m.id); {
 		case word == "panic" && mine:
 			panic("the command says so")

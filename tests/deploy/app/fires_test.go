@@ -188,6 +188,47 @@ var causes = []cause{
 		},
 	},
 	{
+		alerts: "MillraceSubscriberBehind",
+		make: func(t *testing.T, c *trio) {
+			n := c.node(1)
+			go func() {
+				for range n.Subscribe(t.Context(), n.LastPublication()) {
+					<-c.release // it takes one, and sleeps
+				}
+			}()
+			eventually(t, "a subscriber", func() error {
+				if n.Metrics().Published.Subscribers == 0 {
+					return errors.New("there is none")
+				}
+				return nil
+			})
+			c.propose("publish 1") // the subscriber sleeps from then on
+		},
+		each: func(c *trio) { c.submit("publish 2000") },
+	},
+	{
+		alerts: "MillraceSubscriberForgotten",
+		change: func(c *millrace.Config) { c.PublicationBytes = 1 },
+		make: func(t *testing.T, c *trio) {
+			n := c.node(1)
+			for range 2 {
+				c.propose("publish 10")
+			}
+			eventually(t, "publications on host 1", func() error {
+				if n.Metrics().Published.Published < 20 {
+					return errors.New("there are none")
+				}
+				return nil
+			})
+			for _, err := range n.Subscribe(t.Context(), millrace.Bookmark{}) {
+				if !errors.Is(err, millrace.ErrForgotten) {
+					t.Error(err)
+				}
+				break
+			}
+		},
+	},
+	{
 		alerts: "MillraceSettingsDiffer",
 		change: func(c *millrace.Config) {
 			if c.ID == 3 {
