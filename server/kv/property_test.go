@@ -55,7 +55,6 @@ type run struct {
 	log  []millrace.Command[[]byte] // by index, from 1
 	now  time.Duration
 	next int64 // cursor of the feed
-	ends func()
 }
 
 func newRun(t *testing.T, engine string, seed uint64) *run {
@@ -312,11 +311,11 @@ func (r *run) compareEvents(rev int64, of feed.Range, have []feed.Event, prev bo
 		if !proto.Equal(full, want[i]) {
 			r.Fatalf("revision %d, event %d: %v, want %v", rev, i, full, want[i])
 		}
-		key := string(e.Kv.Key)
-		if !prev || changes[key] > 1 || rev-1 < max(r.twin.compacted, 1) {
+		key := e.Kv.Key
+		if !prev || changes[string(key)] > 1 || rev-1 < max(r.twin.compacted, 1) {
 			continue
 		}
-		was := r.twin.states[rev-1][key]
+		was := r.twin.states[rev-1][string(key)]
 		if e.PrevKv == nil {
 			e.PrevKv = must(r.m.Previous(e))
 		}

@@ -132,7 +132,17 @@ func node(t *testing.T) ([]string, string) {
 	if missing != "" {
 		return nil, missing
 	}
-	return []string{paths[0], "client.js"}, prepared(t, "node", paths[1], "ci", "--silent", "--no-audit", "--no-fund")
+	dir := cache(t, "node") // npm installs beside the program
+	for _, name := range []string{"client.js", "package.json", "package-lock.json"} {
+		text, err := os.ReadFile(filepath.Join("node", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []string{paths[0], filepath.Join(dir, "client.js")}, prepared(t, dir, paths[1], "ci", "--silent", "--no-audit", "--no-fund")
 }
 
 func java(t *testing.T) ([]string, string) {
