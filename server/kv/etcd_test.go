@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	etcdBinary   = flag.String("etcd", os.Getenv("MILLRACE_ETCD"), "etcd 3.7 to compare with")
+	etcdBinary   = flag.String("etcd", os.Getenv("MILLRACE_TEST_ETCD"), "etcd 3.7 to compare with")
 	etcdPort     = flag.Int("etcd.port", 24790, "its client port; the next one is its peer port")
 	etcdCommands = flag.Int("etcd.commands", 3000, "requests to compare")
 	etcdSeed     = flag.Uint64("etcd.seed", 1, "seed")
@@ -30,7 +30,7 @@ var (
 // startEtcd starts an etcd server, which ends with the test.
 func startEtcd(t *testing.T) *grpc.ClientConn {
 	if *etcdBinary == "" {
-		t.Skip("no etcd to compare with: set -etcd or MILLRACE_ETCD to the path of etcd 3.7")
+		t.Skip("no etcd to compare with: set -etcd or MILLRACE_TEST_ETCD to the path of etcd 3.7")
 	}
 	client, peer := fmt.Sprintf("http://127.0.0.1:%d", *etcdPort), fmt.Sprintf("http://127.0.0.1:%d", *etcdPort+1)
 	cmd := exec.Command(*etcdBinary, "--data-dir", t.TempDir(), "--name", "one", "--listen-client-urls", client, "--advertise-client-urls", client,

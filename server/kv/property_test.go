@@ -311,10 +311,11 @@ func (r *run) compareEvents(rev int64, of feed.Range, have []feed.Event, prev bo
 		if !proto.Equal(full, want[i]) {
 			r.Fatalf("revision %d, event %d: %v, want %v", rev, i, full, want[i])
 		}
-		if !prev || changes[string(e.Kv.Key)] > 1 || rev-1 < max(r.twin.compacted, 1) {
+		key := e.Kv.Key
+		if !prev || changes[string(key)] > 1 || rev-1 < max(r.twin.compacted, 1) {
 			continue
 		}
-		was := r.twin.states[rev-1][string(e.Kv.Key)]
+		was := r.twin.states[rev-1][string(key)]
 		if e.PrevKv == nil {
 			e.PrevKv = must(r.m.Previous(e))
 		}
