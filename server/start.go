@@ -32,6 +32,8 @@ type Config struct {
 	*config.Config
 	// Logger gets the log lines; default slog.Default().
 	Logger *slog.Logger
+
+	snapshots millrace.SnapshotPolicy // of tests
 }
 
 // Server is a running member of the service.
@@ -112,7 +114,7 @@ func nodeConfig(c Config, logger *slog.Logger) (n millrace.Config, err error) {
 	n = millrace.Config{
 		Dir: filepath.Join(c.Dir, "raft"), Members: map[uint64]string{}, Listen: c.ListenPeer.Host,
 		HeartbeatInterval: c.HeartbeatInterval, ElectionTimeout: c.ElectionTimeout,
-		MaxCommandBytes: 8 << 20, AdminSocket: true, Logger: logger,
+		MaxCommandBytes: 8 << 20, AdminSocket: true, Logger: logger, Snapshots: c.snapshots,
 	}
 	if socket := filepath.Join(n.Dir, "admin.sock"); len(socket) > maxSocketPath {
 		n.AdminSocket = false

@@ -29,6 +29,7 @@ func TestOutcomes(t *testing.T) {
 		{context.Background(), nil, nil},
 		{context.Background(), fmt.Errorf("x: %w", millrace.ErrIndeterminate), rpctypes.ErrGRPCTimeout},
 		{context.Background(), millrace.ErrNoResult, rpctypes.ErrGRPCTimeout},
+		{context.Background(), fmt.Errorf("%w: %w", millrace.ErrNoResult, millrace.ErrMachineHalted), rpctypes.ErrGRPCTimeout},
 		{context.Background(), errors.Join(millrace.ErrNoQuorum, context.DeadlineExceeded), rpctypes.ErrGRPCTimeout},
 		{context.Background(), millrace.ErrOverloaded, rpctypes.ErrTooManyRequests},
 		{context.Background(), millrace.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},

@@ -121,11 +121,13 @@ func rpcError(ctx context.Context, err error) error {
 		return rpctypes.ErrTooManyRequests
 	case errors.Is(err, millrace.ErrTooLarge):
 		return rpctypes.ErrGRPCRequestTooLarge
-	case errors.Is(err, millrace.ErrMachineHalted):
-		return status.Error(codes.Unavailable, "millrace: the state machine of this member is halted; ask another member. "+err.Error())
 	case errors.Is(err, millrace.ErrSkipped):
 		return status.Error(codes.Aborted, "millrace: "+err.Error())
-	case millrace.MayHaveCommitted(err), errors.Is(err, context.DeadlineExceeded):
+	case millrace.MayHaveCommitted(err): // of a machine that halts at it, too
+		return rpctypes.ErrGRPCTimeout
+	case errors.Is(err, millrace.ErrMachineHalted):
+		return status.Error(codes.Unavailable, "millrace: the state machine of this member is halted; ask another member. "+err.Error())
+	case errors.Is(err, context.DeadlineExceeded):
 		return rpctypes.ErrGRPCTimeout
 	case errors.Is(err, millrace.ErrStopped), errors.Is(err, millrace.ErrRemoved):
 		return rpctypes.ErrGRPCStopped
