@@ -132,8 +132,8 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// What a crash has interrupted is finished: a snapshot that is newer than the log, or than the entry at its end,
-// and whole, gets its mark.
+// What a crash has interrupted is finished: a snapshot that is newer than the log, or than the entry at its
+// end, and whole, gets its mark.
 func TestInterruptedInstalls(t *testing.T) {
 	disk := crashfs.New()
 	for _, s := range []struct{ group, index, term uint64 }{{1, 5, 1}, {1, 20, 4}, {2, 20, 1}, {3, 9, 1}, {4, 30, 1}, {5, 30, 1}, {6, 7, 1}, {7, 7, 2}, {8, 7, 3}} {
