@@ -1,7 +1,7 @@
-// Command release tags a version of the library, of the programs, and of package ops.
+// Command release tags a version of the library, of the service, of the programs, and of package ops.
 //
-// The last two are modules of their own (cmd and ops), and use the library in their tree: their go.mod
-// replaces it by "../". The go command installs no program whose go.mod has a replace. So a release is a
+// The last three are modules of their own (server, cmd and ops), and use the library in their tree: their
+// go.mod replaces it by "../". The go command installs no program whose go.mod has a replace. So a release is a
 // commit in which these require the library at the released version, without the replace, and all tags name
 // that commit. A second commit puts the replaces back, because development uses the library of the tree.
 package main
@@ -17,8 +17,8 @@ import (
 
 const help = `usage: release [--dry-run] [--push] VERSION
 
-release tags VERSION of the library (tag VERSION), of the programs (tag cmd/VERSION) and of package ops (tag
-ops/VERSION), so that
+release tags VERSION of the library (tag VERSION), of the service (tag server/VERSION), of the programs (tag
+cmd/VERSION) and of package ops (tag ops/VERSION), so that
 
     go install github.com/millrace/millrace/cmd/millrace@VERSION
 
@@ -28,10 +28,10 @@ works once the tags are pushed. Run it from anywhere in the repository:
 
 It refuses a version that is no v0.X.Y or v1.X.Y (with or without a pre-release, v0.2.0-rc.1), one that is not above
 the latest tag, and a tree that is not clean. Then it
-  1. makes cmd/go.mod and ops/go.mod require the library at VERSION, and drops their replaces; adds the library's
-     checksums to cmd/go.sum and ops/go.sum; sets the version in tests/compare/others/go.mod, which keeps its
+  1. makes the go.mod of server, cmd and ops require the library and each other at VERSION, and drops their
+     replaces; adds the checksums to their go.sum; sets the version in tests/compare/others/go.mod, which keeps its
      replace: it is never installed
-  2. commits that, and tags the commit VERSION, cmd/VERSION and ops/VERSION
+  2. commits that, and tags the commit VERSION, server/VERSION, cmd/VERSION and ops/VERSION
   3. commits the files of step 1 as they were before, for development
   4. with --push, pushes the branch and all tags to the branch's remote, all or nothing. Without it, nothing leaves
      this machine

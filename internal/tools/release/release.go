@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -20,8 +21,9 @@ const (
 	others  = "tests/compare/others/go.mod" // a module that requires the library through the programs
 )
 
-// nested are the directories of the modules that are released with the library: programs, and package ops.
-var nested = []string{"cmd", "ops"}
+// nested are the directories of the modules that are released with the library: the service, programs, and
+// package ops. Each may require the library, and those before it.
+var nested = []string{"server", "cmd", "ops"}
 
 // release is one run of the command.
 type release struct {
@@ -117,40 +119,52 @@ type file struct {
 
 // plan returns the files that the release changes.
 func (r *release) plan() ([]file, error) {
-	archive, goMod, err := r.librarySums()
+	of, err := r.librarySums()
 	if err != nil {
 		return nil, err
 	}
+	released := []sums{of}
 	var files []file
 	for _, dir := range nested {
-		module, err := r.nestedModule(dir)
+		module, required, err := r.nestedModule(dir, released)
 		if err != nil {
 			return nil, err
 		}
-		sums, err := r.nestedSums(dir, archive, goMod)
+		checksums, err := r.nestedSums(dir, required)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, module, sums)
+		if of, err = r.nestedArchive(dir, module, checksums); err != nil {
+			return nil, err
+		}
+		released = append(released, of)
+		files = append(files, module, checksums)
 	}
 	compared, err := r.edit(filepath.Join(r.root, others), func(m *modfile.File) error { return m.AddRequire(library, r.version) })
 	return append(files, compared), err
 }
 
-// nestedModule is the go.mod of a nested module, with the library at the released version, and without a
-// replace.
-func (r *release) nestedModule(dir string) (file, error) {
-	return r.edit(filepath.Join(r.root, dir, "go.mod"), func(m *modfile.File) error {
-		for _, old := range m.Replace {
-			if old.Old.Path != library {
-				return fmt.Errorf("it replaces %s; only the replace of %s may be dropped", old.Old.Path, library)
+// nestedModule is the go.mod of a nested module, with the library and what else is released that it requires at
+// the released version, and without a replace. It returns which those are.
+func (r *release) nestedModule(dir string, released []sums) (_ file, required []sums, err error) {
+	module, err := r.edit(filepath.Join(r.root, dir, "go.mod"), func(m *modfile.File) error {
+		for _, of := range released {
+			if !slices.ContainsFunc(m.Require, func(q *modfile.Require) bool { return q.Mod.Path == of.module }) {
+				continue
+			}
+			required = append(required, of)
+			if err := errors.Join(m.DropReplace(of.module, ""), m.AddRequire(of.module, r.version)); err != nil {
+				return err
 			}
 		}
-		if err := m.DropReplace(library, ""); err != nil {
-			return err
+		for _, old := range m.Replace {
+			if old.Old.Path != "" {
+				return fmt.Errorf("it replaces %s; only the replace of what is released before it may be dropped", old.Old.Path)
+			}
 		}
-		return m.AddRequire(library, r.version)
+		return nil
 	})
+	return module, required, err
 }
 
 // edit returns a go.mod after a change.

@@ -18,10 +18,14 @@ func repository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for path, text := range map[string]string{
-		"go.mod":     "module " + library + "\n\ngo 1.26.0\n",
-		"doc.go":     "package millrace\n",
-		"LICENSE":    "free\n",
-		"cmd/go.mod": "module " + library + "/cmd\n\ngo 1.26.0\n\nrequire " + library + " v0.0.0\n\n// Between releases.\nreplace " + library + " => ../\n",
+		"go.mod":        "module " + library + "\n\ngo 1.26.0\n",
+		"doc.go":        "package millrace\n",
+		"LICENSE":       "free\n",
+		"server/go.mod": "module " + library + "/server\n\ngo 1.26.0\n\nrequire " + library + " v0.0.0\n\n// Between releases.\nreplace " + library + " => ../\n",
+		"server/go.sum": "example.com/a v1.0.0/go.mod h1:a=\n",
+		"server/doc.go": "package server\n",
+		"cmd/go.mod": "module " + library + "/cmd\n\ngo 1.26.0\n\nrequire " + library + " v0.0.0\n\nrequire " + library + "/server v0.0.0\n\n// Between releases.\nreplace " + library + " => ../\n\n" +
+			"replace " + library + "/server => ../server\n",
 		"cmd/go.sum": "example.com/a v1.0.0/go.mod h1:a=\ngolang.org/x/b v1.0.0/go.mod h1:b=\n",
 		"ops/go.mod": "module " + library + "/ops\n\ngo 1.26.0\n\nrequire " + library + " v0.0.0\n\n// Between releases.\nreplace " + library + " => ../\n",
 		"ops/go.sum": "example.com/a v1.0.0/go.mod h1:a=\n",
@@ -93,12 +97,12 @@ func TestReleaseTagsAndPutsTheReplaceBack(t *testing.T) {
 		t.Errorf("not clean: %s", status)
 	}
 	released := must(t, dir, "git", "rev-parse", "HEAD~1")
-	for _, tag := range []string{"v0.1.0", "cmd/v0.1.0", "ops/v0.1.0"} {
+	for _, tag := range []string{"v0.1.0", "server/v0.1.0", "cmd/v0.1.0", "ops/v0.1.0"} {
 		if have := must(t, dir, "git", "rev-parse", tag+"^{commit}"); have != released {
 			t.Errorf("tag %s is %s, want %s", tag, have, released)
 		}
 	}
-	for _, name := range []string{"cmd", "ops"} {
+	for _, name := range nested {
 		if mod := must(t, dir, "git", "show", "v0.1.0:"+name+"/go.mod"); strings.Contains(mod, "replace") || strings.Contains(mod, "Between") || !strings.Contains(mod, "require "+library+" v0.1.0") {
 			t.Errorf("%s/go.mod:\n%s", name, mod)
 		}
@@ -107,7 +111,7 @@ func TestReleaseTagsAndPutsTheReplaceBack(t *testing.T) {
 		t.Errorf("ops/go.sum:\n%s", sum)
 	}
 	sum := must(t, dir, "git", "show", "v0.1.0:cmd/go.sum")
-	if lines := strings.Split(sum, "\n"); len(lines) != 4 || !strings.HasPrefix(lines[1], library+" v0.1.0 h1:") || !strings.HasPrefix(lines[2], library+" v0.1.0/go.mod h1:") {
+	if lines := strings.Split(sum, "\n"); len(lines) != 6 || !strings.HasPrefix(lines[3], library+"/server v0.1.0 h1:") || !strings.HasPrefix(lines[1], library+" v0.1.0 h1:") || !strings.HasPrefix(lines[2], library+" v0.1.0/go.mod h1:") {
 		t.Errorf("cmd/go.sum:\n%s", sum)
 	}
 	if mod := must(t, dir, "git", "show", "v0.1.0:tests/compare/others/go.mod"); !strings.Contains(mod, library+" v0.1.0 // indirect") || !strings.Contains(mod, "replace") {
@@ -125,13 +129,13 @@ func TestReleasePushesWhenAsked(t *testing.T) {
 	dir, remote := repository(t), t.TempDir()
 	must(t, remote, "git", "init", "--quiet", "--bare")
 	must(t, dir, "git", "remote", "add", "origin", remote)
-	if status, stdout, stderr := releaseIn(t, dir, "--push", "v1.0.0"); status != 0 || !strings.Contains(stdout, "pushed main and v1.0.0 cmd/v1.0.0 ops/v1.0.0 to origin") {
+	if status, stdout, stderr := releaseIn(t, dir, "--push", "v1.0.0"); status != 0 || !strings.Contains(stdout, "pushed main and v1.0.0 server/v1.0.0 cmd/v1.0.0 ops/v1.0.0 to origin") {
 		t.Fatalf("status %d, %q, %q", status, stdout, stderr)
 	}
 	if have, want := must(t, remote, "git", "rev-parse", "main"), must(t, dir, "git", "rev-parse", "HEAD"); have != want {
 		t.Errorf("the remote has %s, want %s", have, want)
 	}
-	if tags := must(t, remote, "git", "tag"); tags != "cmd/v1.0.0\nops/v1.0.0\nv1.0.0" {
+	if tags := must(t, remote, "git", "tag"); tags != "cmd/v1.0.0\nops/v1.0.0\nserver/v1.0.0\nv1.0.0" {
 		t.Errorf("tags of the remote: %q", tags)
 	}
 }
