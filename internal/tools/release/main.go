@@ -1,8 +1,8 @@
 // Command release tags a version of the library, of the service, of the programs, and of package ops.
 //
 // The last three are modules of their own (server, cmd and ops), and use the library in their tree: their
-// go.mod replaces it by "../". The go command installs no program whose go.mod has a replace. So a release is a
-// commit in which these require the library at the released version, without the replace, and all tags name
+// go.mod replaces it by "../". The go command installs no program whose go.mod has a replace. So a release is
+// a commit in which these require the library at the released version, without the replace, and all tags name
 // that commit. A second commit puts the replaces back, because development uses the library of the tree.
 package main
 

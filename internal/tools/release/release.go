@@ -144,8 +144,8 @@ func (r *release) plan() ([]file, error) {
 	return append(files, compared), err
 }
 
-// nestedModule is the go.mod of a nested module, with the library and what else is released that it requires at
-// the released version, and without a replace. It returns which those are.
+// nestedModule is the go.mod of a nested module, with the library and what else is released that it requires
+// at the released version, and without a replace. It returns which those are.
 func (r *release) nestedModule(dir string, released []sums) (_ file, required []sums, err error) {
 	module, err := r.edit(filepath.Join(r.root, dir, "go.mod"), func(m *modfile.File) error {
 		for _, of := range released {
