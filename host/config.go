@@ -32,8 +32,8 @@ type Config struct {
 	Dir string
 	// Members are the addresses (host:port) of the hosts of the cluster, including this one. At the first
 	// start they are the founding list, which must be the same on every host, unless Joins is set. The list
-	// counts until the log of this host has a term or an entry; before that another one makes it a host of
-	// another founding, which the others refuse until it has the list again. Later Members say where hosts
+	// counts until the log of this host has a term or an entry. Until then the others refuse this host if it
+	// starts with another list, and hear it again when it has the first one. Later Members say where hosts
 	// are: they may change, and hosts that they do not name are learned of by the rosters of the groups and
 	// by SetPeer.
 	Members map[uint64]string

@@ -30,8 +30,8 @@ func (w *world) drawStrangers() {
 // hasAddrs reports whether the hosts have addresses.
 func (c *churn) hasAddrs() bool { return !c.strangers.named || c.strangers.addressed }
 
-// nameFewer shortens the list of a host whose log has entries, and keeps none of them in memory. What the host
-// has applied does not say that: with GroupConfig.Volatile it applies before its own log is durable.
+// nameFewer shortens the list of a host whose log has entries, and keeps none of them in memory. Applied
+// entries are no sign: with GroupConfig.Volatile a host applies before its own log is durable.
 func (c *churn) nameFewer(to *host.Config, h *machine) {
 	if c == nil || !c.strangers.named {
 		return

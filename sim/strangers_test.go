@@ -8,8 +8,8 @@ import (
 )
 
 // A founder whose disk hangs applies what the others have committed, while its own log is empty. Then it must
-// start again with the whole founding list, or the others refuse it (TestSeeds, seed 3698). With that list it is
-// taken back, also after a start with a shorter one.
+// start again with the whole founding list, or the others refuse it (TestSeeds, seed 3698). With that list
+// they hear it, also after a start with a shorter one.
 func TestAListCountsUntilTheLogHasAnEntry(t *testing.T) {
 	told := 0
 	for seed := uint64(1); seed <= 300; seed++ {
@@ -28,7 +28,7 @@ func TestAListCountsUntilTheLogHasAnEntry(t *testing.T) {
 		}
 		h.crash(crashfs.LoseNothing)
 		h.stallUntil = 0
-		if told%2 == 0 { // an operator shortens it too early, and gives it back
+		if told%2 == 0 { // an operator shortens it too early, and corrects that
 			h.logged = true
 			h.start()
 			if w.runUntil(w.now+time.Second, func() bool { return w.groupConverged(w.ghosts[0]) }) {

@@ -75,8 +75,8 @@ func TestDirectoryBelongsToAHostThatHasVoted(t *testing.T) {
 	}
 }
 
-// A list that is changed before the log has an entry is another founding. Given back, it is the same one again.
-func TestListThatIsGivenBack(t *testing.T) {
+// Another list, before the log has an entry, is another founding. The first list makes it the first one.
+func TestFirstListAgain(t *testing.T) {
 	whole, shorter := ours(), ours()
 	whole.Cluster, shorter.Cluster = 0, 0
 	shorter.Members = map[uint64]string{1: "a", 2: "b"}
@@ -89,7 +89,7 @@ func TestListThatIsGivenBack(t *testing.T) {
 		t.Errorf("a shorter list: %+v, %v", between, err)
 	}
 	if last, err := takeDirectory(disk, whole, vote); err != nil || !reflect.DeepEqual(last, first) {
-		t.Errorf("the list given back: %+v, %v; want %+v", last, err, first)
+		t.Errorf("the first list again: %+v, %v; want %+v", last, err, first)
 	}
 	if after, err := takeDirectory(disk, shorter, start); err != nil || !reflect.DeepEqual(after, first) {
 		t.Errorf("a shorter list of a host that has voted: %+v, %v; want %+v", after, err, first)
