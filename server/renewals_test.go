@@ -50,3 +50,45 @@ func TestManyLeasesOfOneStream(t *testing.T) {
 		}
 	}
 }
+
+// TestSmallRequests holds that the bound of clients' requests is none of the service's own commands, which
+// gather: with a small one leases are still renewed and ended.
+func TestSmallRequests(t *testing.T) {
+	c := newCluster(t, 1, "--max-request-bytes=1024")
+	ctx := c.context()
+	cl := c.client()
+	const leases = 200
+	stream, err := pb.NewLeaseClient(cl.ActiveConnection()).LeaseKeepAlive(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := make(chan error, leases)
+	for k := range leases {
+		go func() {
+			_, err := pb.NewLeaseClient(cl.ActiveConnection()).LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: 1<<62 + int64(k), TTL: 1})
+			granted <- err
+		}()
+	}
+	for range leases {
+		if err := <-granted; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for k := range leases {
+		if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: 1<<62 + int64(k)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range leases {
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for len(c.members[0].store.Leases()) > 0 {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("%d leases have not ended", len(c.members[0].store.Leases()))
+		}
+	}
+}

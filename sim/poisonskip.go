@@ -190,7 +190,8 @@ func (w *world) checkSkip(g *ghost, skipped raftpb.Position) {
 		if r.ghost != g || r.group == nil || r.neverJoined() {
 			return
 		}
-		if members++; r.has(skipped) {
+		onDisk := w.packing != nil && w.packing.disks != nil
+		if members++; r.has(skipped) && (onDisk || !r.suspect) { // a state in memory that is suspect is made again
 			have = append(have, r.name)
 		}
 	})

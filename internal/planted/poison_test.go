@@ -2,6 +2,10 @@ package planted_test
 
 // Bugs about commands that a state machine cannot apply.
 var poisonBugs = []bug{
+	{name: "snapshot_of_replaced_entries", what: "a member whose log lost the entries behind its snapshot in a power cut, and has those that they had replaced, cannot start", in: "host/internal/snapshots", found: "TestInterruptedInstalls", edits: []edit{{"host/internal/snapshots/open.go",
+		`	return err == nil && term < id.Term
+`, `	return err == nil && term < id.Term && term == 0
+`}}},
 	{name: "refused_try_is_the_last", what: "a snapshot that failed, and whose next try finds the machine halted, is not tried again in a group that applies nothing more", in: "host/internal/snapshots", found: "TestARefusedTryIsMadeAgain", edits: []edit{{"host/internal/snapshots/group.go",
 		`s.Schedule(s.Growth.Applied()); again {`, `s.Schedule(s.Growth.Applied()); false && again {`}}},
 	{name: "halted_gets_what_the_log_has", what: "a halted machine forgets a committed entry for which its log has another leader's, and is given that", in: "host/internal/apply", found: "TestAHaltedMachineGetsWhatIsCommitted", edits: []edit{{"host/internal/apply/halt.go",
@@ -53,6 +57,8 @@ var poisonBugs = []bug{
 		return false`, `			return true
 		}
 		return false`}}},
+	{name: "skip_of_what_a_disk_keeps", what: "a member whose machine on disk has applied a command, and halted at a later one, counts as one that has not", in: "host/internal/apply", found: "TestWhatAHaltedMachineMayHaveApplied", edits: []edit{{"host/internal/apply/hold.go",
+		`	if q.isOnDisk() && q.given.Load() >= index {`, `	if q.isOnDisk() && q.given.Load() >= index && index == 0 {`}}},
 	{name: "skip_in_one_step", what: "a leader skips a command by one entry, which may be committed when members have applied the command after all", in: "host", found: "TestALeaderDecidesASkip", edits: []edit{{"host/skip.go",
 		`	s.Step = entry.SkipHeld`, `	s.Step = entry.SkipInForce`}}},
 	{name: "skip_without_answers", what: "a leader skips a command though no majority says that it waits", in: "host", found: "TestALeaderDecidesASkip", edits: []edit{{"host/skip.go",

@@ -64,9 +64,6 @@ func (b *Backend) identify(h *pb.ResponseHeader) *pb.ResponseHeader {
 
 // propose proposes a command and returns its result. A refusal of the state machine is an error of etcd's.
 func (b *Backend) propose(ctx context.Context, cmd []byte) (command.Result, error) {
-	if len(cmd) > b.Config.MaxRequestBytes {
-		return command.Result{}, rpctypes.ErrGRPCRequestTooLarge
-	}
 	bounded, cancel := context.WithTimeout(ctx, b.RequestTimeout())
 	defer cancel()
 	b.Pending.Add(1)
@@ -80,6 +77,9 @@ func (b *Backend) propose(ctx context.Context, cmd []byte) (command.Result, erro
 
 // answer proposes a command and decodes the answer that the state machine has built for it.
 func (b *Backend) answer(ctx context.Context, cmd []byte, into proto.Message) error {
+	if len(cmd) > b.Config.MaxRequestBytes { // the service's own commands may be larger: they gather
+		return rpctypes.ErrGRPCRequestTooLarge
+	}
 	r, err := b.propose(ctx, cmd)
 	if err != nil {
 		return err

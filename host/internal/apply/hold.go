@@ -116,6 +116,9 @@ func (q *Queue) MayHaveApplied(index uint64) bool {
 	if q.applied.Load() >= index || q.through.Load() >= index || q.kept.Load() >= index {
 		return true
 	}
+	if q.isOnDisk() && q.given.Load() >= index {
+		return true // the effect stays, where a state in memory is made again
+	}
 	return q.trying.Load() >= index && q.Halted() == nil
 }
 

@@ -176,7 +176,7 @@ func (i *Interrupted) finish(ctx context.Context, group uint64, damaged map[uint
 	}
 	if !slices.ContainsFunc(names, func(name string) bool {
 		id, err := snapshot.ParseID(name)
-		return err == nil && id.Index > log.LastIndex()
+		return err == nil && leads(id, log)
 	}) {
 		return false, nil
 	}
@@ -186,7 +186,7 @@ func (i *Interrupted) finish(ctx context.Context, group uint64, damaged map[uint
 	}
 	for _, id := range slices.Backward(store.List()) {
 		m, err := store.Manifest(id)
-		if err != nil || i.Reject(group, &m) != nil || id.Index <= log.LastIndex() {
+		if err != nil || i.Reject(group, &m) != nil || !leads(id, log) {
 			continue
 		}
 		if err := store.Verify(ctx, id); IsDamage(err) {
@@ -208,6 +208,18 @@ func (i *Interrupted) finish(ctx context.Context, group uint64, damaged map[uint
 		return true, nil
 	}
 	return false, nil
+}
+
+// leads reports whether a snapshot has something that the log lacks: it ends behind the log, or the log has
+// an entry of an earlier term where it ends. That entry cannot be committed, and the state of a snapshot is.
+// A member that applies what others have committed may take a snapshot before its own disk has the entries.
+// After a power cut its log may have those that they have replaced.
+func leads(id snapshot.ID, log Log) bool {
+	if id.Index > log.LastIndex() {
+		return true
+	}
+	term, err := log.Term(id.Index)
+	return err == nil && term < id.Term
 }
 
 // RemoveAll removes the snapshots of a group that is gone.

@@ -132,10 +132,11 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// What a crash has interrupted is finished: a snapshot that is newer than the log, and whole, gets its mark.
+// What a crash has interrupted is finished: a snapshot that is newer than the log, or than the entry at its
+// end, and whole, gets its mark.
 func TestInterruptedInstalls(t *testing.T) {
 	disk := crashfs.New()
-	for _, s := range []struct{ group, index, term uint64 }{{1, 5, 1}, {1, 20, 4}, {2, 20, 1}, {3, 9, 1}, {4, 30, 1}, {5, 30, 1}} {
+	for _, s := range []struct{ group, index, term uint64 }{{1, 5, 1}, {1, 20, 4}, {2, 20, 1}, {3, 9, 1}, {4, 30, 1}, {5, 30, 1}, {6, 7, 1}, {7, 7, 2}, {8, 7, 3}} {
 		write(t, disk, identity.SnapshotsDir("data", s.group), s.group, s.index, s.term)
 	}
 	if err := damage(disk, identity.SnapshotsDir("data", 2)); err != nil {
@@ -154,7 +155,7 @@ func TestInterruptedInstalls(t *testing.T) {
 			return nil
 		},
 		Mark: func(group uint64, hs raftpb.HardState, id snapshot.ID) error {
-			if id != (snapshot.ID{Index: 20, Term: 4}) {
+			if id != (snapshot.ID{Index: 20, Term: 4}) && (group != 8 || id != (snapshot.ID{Index: 7, Term: 3})) {
 				t.Errorf("group %d gets the mark of %v", group, id)
 			}
 			marks[group] = hs
@@ -166,7 +167,7 @@ func TestInterruptedInstalls(t *testing.T) {
 	if err != nil || len(damaged) != 1 || !IsDamage(damaged[2]) {
 		t.Errorf("damaged: %v, %v", damaged, err)
 	}
-	if want := map[uint64]raftpb.HardState{1: {Term: 4, Commit: 20}}; !maps.Equal(marks, want) || syncs != 1 || logged != 2 {
+	if want := map[uint64]raftpb.HardState{1: {Term: 4, Commit: 20}, 8: {Term: 3, Commit: 7}}; !maps.Equal(marks, want) || syncs != 1 || logged != 3 {
 		t.Errorf("marks %v, want %v; %d syncs, %d lines", marks, want, syncs, logged)
 	}
 	if _, err := disk.ReadDir(identity.SnapshotsDir("data", 4)); err == nil {
