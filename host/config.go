@@ -31,9 +31,11 @@ type Config struct {
 	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
 	// Members are the addresses (host:port) of the hosts of the cluster, including this one. At the first
-	// start they are the founding list, which must be the same on every host, unless Joins is set. Later
-	// they say where hosts are: they may change, and hosts that they do not name are learned of by the
-	// rosters of the groups and by SetPeer.
+	// start they are the founding list, which must be the same on every host, unless Joins is set. The list
+	// counts until the log of this host has a term or an entry. Until then the others refuse this host if it
+	// starts with another list, and hear it again when it has the first one. Later Members say where hosts
+	// are: they may change, and hosts that they do not name are learned of by the rosters of the groups and
+	// by SetPeer.
 	Members map[uint64]string
 	// Joins says that this host comes to a cluster that was founded without it. Cluster must be the number
 	// of that cluster (Host.Cluster). Members must name this host and a host that can be reached. Joins is

@@ -137,6 +137,7 @@ func (w *world) checkReplica(r *replica) {
 	w.recordSkips(r, s.Committed)
 	w.checkCompaction(r, s)
 	w.clients.poll(r)
+	r.life.host.logged = r.life.host.logged || s.Durable > 0
 	r.countSuppressed(s)
 	w.reads.poll(r)
 	w.subscribers.poll(r)

@@ -316,7 +316,7 @@ func (c *churn) wipeOne(h *machine) bool {
 	h.crash(crashfs.LoseAll)
 	h.disk = newDisk(h.id)
 	h.disk.SetHook(h.onOperation)
-	h.isFull, h.joins, h.reached, h.memory = false, true, map[uint64]uint64{}, memory{}
+	h.isFull, h.joins, h.reached, h.logged, h.memory = false, true, map[uint64]uint64{}, false, memory{}
 	h.renew()
 	c.wiped = h
 	c.w.nemesis.restart(h)

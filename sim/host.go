@@ -44,6 +44,7 @@ type machine struct {
 	key     hostKey               // keys.go
 	addr    string                // moves.go
 	reached map[uint64]uint64     // the highest index applied in any life, by group
+	logged  bool                  // its log has an entry: its founding list stays
 	timeout time.Duration         // its election timeout; 0: that of the run
 
 	slowDisk     time.Duration // added to each write and each sync

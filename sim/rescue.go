@@ -333,7 +333,7 @@ func (s *rescueStory) joinOthers() {
 		}
 		h.disk = newDisk(h.id)
 		h.disk.SetHook(h.onOperation)
-		h.joins, h.cluster, h.ghosts, h.reached, h.memory = true, s.cluster, nil, map[uint64]uint64{}, memory{}
+		h.joins, h.cluster, h.ghosts, h.reached, h.logged, h.memory = true, s.cluster, nil, map[uint64]uint64{}, false, memory{}
 		h.start()
 		changes = append(changes, host.AddMember(h.id))
 	}

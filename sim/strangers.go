@@ -30,13 +30,14 @@ func (w *world) drawStrangers() {
 // hasAddrs reports whether the hosts have addresses.
 func (c *churn) hasAddrs() bool { return !c.strangers.named || c.strangers.addressed }
 
-// nameFewer shortens the list of a host whose log has entries, and keeps none of them in memory.
+// nameFewer shortens the list of a host whose log has entries, and keeps none of them in memory. Applied
+// entries are no sign: with GroupConfig.Volatile a host applies before its own log is durable.
 func (c *churn) nameFewer(to *host.Config, h *machine) {
 	if c == nil || !c.strangers.named {
 		return
 	}
 	to.LogCacheBytes = -1
-	if len(h.reached) == 0 {
+	if !h.logged {
 		return
 	}
 	to.Members = maps.Clone(to.Members)

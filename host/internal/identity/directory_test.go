@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -71,6 +72,27 @@ func TestDirectoryBelongsToAHostThatHasVoted(t *testing.T) {
 	}
 	if _, err := takeDirectory(disk, ours(), start); err == nil || !strings.Contains(err.Error(), "belongs to host 2") {
 		t.Errorf("another host's directory: %v", err)
+	}
+}
+
+// Another list, before the log has an entry, is another founding. The first list makes it the first one.
+func TestFirstListAgain(t *testing.T) {
+	whole, shorter := ours(), ours()
+	whole.Cluster, shorter.Cluster = 0, 0
+	shorter.Members = map[uint64]string{1: "a", 2: "b"}
+	disk := crashfs.New()
+	first, err := takeDirectory(disk, whole, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if between, err := takeDirectory(disk, shorter, start); err != nil || len(between.Founders) != 2 || between.Cluster == first.Cluster {
+		t.Errorf("a shorter list: %+v, %v", between, err)
+	}
+	if last, err := takeDirectory(disk, whole, vote); err != nil || !reflect.DeepEqual(last, first) {
+		t.Errorf("the first list again: %+v, %v; want %+v", last, err, first)
+	}
+	if after, err := takeDirectory(disk, shorter, start); err != nil || !reflect.DeepEqual(after, first) {
+		t.Errorf("a shorter list of a host that has voted: %+v, %v; want %+v", after, err, first)
 	}
 }
 
