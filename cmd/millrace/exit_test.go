@@ -87,6 +87,7 @@ var verbs = map[string]string{
 	"millrace cert member":        "--dir PKI --id 1",
 	"millrace cert renew":         "--dir PKI --id 9",
 	"millrace cert inspect":       "PKI/ca.pem",
+	"millrace bench serve":        "--systems millrace --loads put --members 1 --clients 1 --rounds 1 --duration 50ms --warmup 10ms --quiet",
 	"millrace serve":              "--print-config",
 	"millrace lab-client":         "", // as log-child
 	"millrace log-child":          "", // its input has no request, so it cannot succeed here

@@ -70,6 +70,9 @@ func Run(ctx context.Context, p Plan, progress func(done, of int, what string)) 
 			}
 		}
 	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx) // and not what it has broken
+	}
 	r.Partial = err != nil
 	return r, err
 }
