@@ -27,7 +27,7 @@ func (l *testHost) skipLog(after uint64) (steps []entry.SkipStep) {
 }
 
 // A leader makes a command wait first. It skips the command when a majority has said that it has not applied
-// it, with the entry durably in its log; it lets the command go if a member has applied it, or none says so.
+// it, with the entry durably in its log. It lets the command go if a member has applied it, or none says so.
 func TestALeaderDecidesASkip(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after uint64 // what host 2 says that it has applied, when the command does not wait yet, and when it does

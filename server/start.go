@@ -286,9 +286,9 @@ func (s *Server) abandon() {
 	}
 }
 
-// Close ends the member in order: it says that it stops, hands its leadership over, ends watches with
-// an error after which clients go to another member, answers what is under way, and syncs and closes
-// the log. ctx bounds all of that; requests have StopTimeout.
+// Close ends the member in order. It says that it stops, and hands its leadership over. Watches end with an
+// error after which clients go to another member. What is under way is answered, and the log is synced and
+// closed. ctx bounds all of that; requests have StopTimeout.
 func (s *Server) Close(ctx context.Context) error {
 	s.once.Do(func() { s.closed = s.close(ctx) })
 	return s.closed

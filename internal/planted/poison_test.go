@@ -57,8 +57,10 @@ var poisonBugs = []bug{
 		return false`, `			return true
 		}
 		return false`}}},
-	{name: "skip_of_what_a_disk_keeps", what: "a member whose machine on disk has applied a command, and halted at a later one, counts as one that has not", in: "host/internal/apply", found: "TestWhatAHaltedMachineMayHaveApplied", edits: []edit{{"host/internal/apply/hold.go",
-		`	if q.isOnDisk() && q.given.Load() >= index {`, `	if q.isOnDisk() && q.given.Load() >= index && index == 0 {`}}},
+	{name: "skip_of_what_a_disk_keeps", what: "a member whose machine on disk has applied a command, and halted at a later one, counts as one that has not", in: "host/internal/apply", found: "TestWhatAHaltedMachineMayHaveApplied", edits: []edit{{"host/internal/apply/queue.go",
+		`			if q.isOnDisk() {
+				storeMax(&q.kept`, `			if q.isOnDisk() && m == 0 {
+				storeMax(&q.kept`}}},
 	{name: "skip_in_one_step", what: "a leader skips a command by one entry, which may be committed when members have applied the command after all", in: "host", found: "TestALeaderDecidesASkip", edits: []edit{{"host/skip.go",
 		`	s.Step = entry.SkipHeld`, `	s.Step = entry.SkipInForce`}}},
 	{name: "skip_without_answers", what: "a leader skips a command though no majority says that it waits", in: "host", found: "TestALeaderDecidesASkip", edits: []edit{{"host/skip.go",

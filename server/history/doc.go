@@ -3,7 +3,7 @@
 //
 // Revisions make that simple. The watch of all keys from the first revision is the log of all changes.
 // Every acknowledged write must be in it at its revision. No value may be in it twice. Every answer
-// tells the revision of its state: so an answer must be of a state at least as new as that of each
-// answer before its request, and a read must have the value of the log at its revision. Watches that
+// tells the revision of its state. So an answer must be of a state at least as new as that of each
+// answer before its request. A read must have the value of the log at its revision. Watches that
 // ran through all faults must have seen the same log.
 package history

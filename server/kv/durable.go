@@ -214,7 +214,7 @@ func takeBack(ctx context.Context, e engine.Engine, r io.Reader) error {
 		b.Close()
 		b, bytes = e.Batch(), 0
 	}
-	err := readStream(ctx, r, func(k engine.Key, v []byte) {
+	err := readStream(ctx, r, exactSpaces, func(k engine.Key, v []byte) {
 		b.Set(k, v)
 		if bytes += len(k.Prefix) + len(v); bytes > restoreBatchBytes {
 			flush()

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/server/command"
@@ -38,7 +40,7 @@ func (v volatile) Snapshot() (millrace.Snapshot, error) {
 func (v volatile) Restore(ctx context.Context, r io.Reader) error {
 	e := memory.New()
 	b := e.Batch()
-	if err := readStream(ctx, r, b.Set); err != nil {
+	if err := readStream(ctx, r, allSpaces, b.Set); err != nil {
 		return err
 	}
 	if err := e.Write(b); err != nil {
@@ -133,8 +135,9 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// readStream calls set with the keys of a stream.
-func readStream(ctx context.Context, from io.Reader, set func(engine.Key, []byte)) error {
+// readStream calls set with the keys of a stream, which are in some spaces. The stream may be of another member:
+// what no member writes is refused.
+func readStream(ctx context.Context, from io.Reader, spaces [][2]byte, set func(engine.Key, []byte)) error {
 	r := bufio.NewReaderSize(from, 64<<10)
 	format := make([]byte, len(streamFormat))
 	if _, err := io.ReadFull(r, format); err != nil {
@@ -154,6 +157,9 @@ func readStream(ctx context.Context, from io.Reader, set func(engine.Key, []byte
 		if end {
 			_, err := io.Copy(io.Discard, r)
 			return err
+		}
+		if !slices.ContainsFunc(spaces, func(s [2]byte) bool { return len(k.Prefix) > 0 && s[0] <= k.Prefix[0] && k.Prefix[0] < s[1] }) {
+			return fmt.Errorf("kv: key %d of the stream of the snapshot is %.20q, in no space that a stream has; did another version of this program write it?", n, k.Prefix)
 		}
 		set(k, v)
 	}
@@ -175,6 +181,9 @@ func readRecord(r *bufio.Reader) (k engine.Key, v []byte, end bool, err error) {
 	if err != nil {
 		return k, nil, false, err
 	}
+	if main > math.MaxInt64 || sub > math.MaxUint32 {
+		return k, nil, false, fmt.Errorf("its revision %d, %d is out of bounds", main, sub)
+	}
 	k.Main, k.Sub = int64(main), uint32(sub)
 	if n, err = binary.ReadUvarint(r); err != nil {
 		return k, nil, false, err
@@ -187,7 +196,14 @@ func readBytes(r io.Reader, n uint64) ([]byte, error) {
 	if n > maxRecordBytes {
 		return nil, fmt.Errorf("it has %d bytes, at most %d are possible", n, maxRecordBytes)
 	}
-	b := make([]byte, n)
-	_, err := io.ReadFull(r, b)
-	return b, err
+	b := make([]byte, min(n, 64<<10)) // a claim takes no memory: what has come does
+	for have := uint64(0); ; {
+		if _, err := io.ReadFull(r, b[have:]); err != nil {
+			return nil, err
+		}
+		if have = uint64(len(b)); have == n {
+			return b, nil
+		}
+		b = append(b, make([]byte, min(n-have, have))...)
+	}
 }

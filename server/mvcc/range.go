@@ -46,9 +46,9 @@ func (v *view) of(asked int64, err error) error {
 	return err
 }
 
-// rangeOf answers a range. The rules are etcd's, also the odd ones: count is that of the range, whatever
-// filters say; a limit bounds what is read, before an order without a direction is put on it; and an answer
-// of keys only has no leases unless it is sorted by values.
+// rangeOf answers a range. The rules are etcd's, also the odd ones. The count is that of the range, whatever
+// filters say. A limit bounds what is read, before an order without a direction is put on it. An answer of
+// keys only has no leases, unless it is sorted by values.
 func (v *view) rangeOf(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	rev, err := v.check(r.Revision)
 	if err != nil {

@@ -43,8 +43,8 @@ func (s *stream) replay(v *Service) (more bool, err error) {
 	return s.level(v, behind, next), nil
 }
 
-// late returns the watchers that are behind, and the first revision that one of them lacks. queued says that
-// the queue must be sent before: the response that creates a watch is in it, and comes before its events.
+// late returns the watchers that are behind, and the first revision that one of them lacks. queued: the queue
+// must be sent before. The response that creates a watch is in it, and comes before its events.
 func (s *stream) late() (behind []*watcher, from int64, queued bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

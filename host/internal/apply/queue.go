@@ -38,8 +38,7 @@ type Queue struct {
 	through atomic.Uint64 // the last entry that the machine has, which may be in the middle of a message,
 	term    atomic.Uint64 // and its term
 	trying  atomic.Uint64 // the last entry with which the machine was called, or is about to be (hold.go)
-	kept    atomic.Uint64 // through here a machine on disk had the log, when it was opened or restored last
-	given   atomic.Uint64 // the last entry of what the machine has applied in a call, though a later call has halted it
+	kept    atomic.Uint64 // through here a machine on disk has the log, also if a later call has halted it
 	owed    atomic.Uint64 // through here the core was told that it is applied, by a halted machine
 	// unanswered is the last entry of what is handed out, is not in the log, and waits for a halted machine.
 	unanswered atomic.Uint64
@@ -273,7 +272,9 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 			}
 			q.calls.Add(1)
 			q.entries.Add(uint64(m))
-			q.given.Store(commands[m-1].Index)
+			if q.isOnDisk() {
+				storeMax(&q.kept, commands[m-1].Index)
+			}
 			commands = commands[m:]
 		}
 		if rest = rest[n:]; bad != nil {
