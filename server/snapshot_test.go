@@ -60,12 +60,22 @@ func receiveSnapshot(t *testing.T, engine string) {
 	}
 	write(10, false)
 	for _, compact := range []bool{false, true} {
-		c.stop(2)
-		write(60, compact)
-		c.start(2)
-		write(5, compact)
-		if _, err := c.client(2).Get(ctx, "k/1"); err != nil || c.members[2].store.Feed().Restores() == 0 {
-			t.Fatalf("no snapshot was received: %v", err)
+		// What the leader had for the member when it stopped may wait at the sender, and lead to entries that the
+		// log has: then it needs no snapshot, and all is tried again.
+		for try := 1; ; try++ {
+			c.stop(2)
+			write(60, compact)
+			c.start(2)
+			write(5, compact)
+			if _, err := c.client(2).Get(ctx, "k/1"); err != nil {
+				t.Fatal(err)
+			}
+			if c.members[2].store.Feed().Restores() > 0 {
+				break
+			}
+			if try == 20 {
+				t.Fatal("no snapshot was received in 20 tries")
+			}
 		}
 	}
 	end := write(1, false)

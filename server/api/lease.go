@@ -164,10 +164,12 @@ const (
 	maxGathered = 1024
 )
 
-// renewals gathers the renewals of all streams of this member, so that many leases cost few commands.
+// renewals gathers the renewals of all streams of this member, so that many leases cost few commands. What
+// comes while a command is under way goes with the next one, after gatherTime at the latest.
 type renewals struct {
 	*Backend
-	ask chan renewal
+	ask  chan renewal
+	idle chan struct{} // has one element while no command is under way
 }
 
 type renewal struct {
@@ -181,7 +183,9 @@ type renewed struct {
 }
 
 func newRenewals(b *Backend) *renewals {
-	return &renewals{Backend: b, ask: make(chan renewal)}
+	r := &renewals{Backend: b, ask: make(chan renewal), idle: make(chan struct{}, 1)}
+	r.idle <- struct{}{}
+	return r
 }
 
 // begin begins to renew a lease. The answer is its TTL; 0 if there is no such lease.
@@ -197,7 +201,7 @@ func (r *renewals) begin(ctx context.Context, id int64) (<-chan renewed, error) 
 	}
 }
 
-// run gathers until the service stops. Each command is proposed beside the next one that gathers.
+// run gathers until the service stops.
 func (r *renewals) run() {
 	for {
 		var batch []renewal
@@ -207,17 +211,26 @@ func (r *renewals) run() {
 		case <-r.Stopping.Done():
 			return
 		}
-		full := time.After(gatherTime)
+		late := time.After(gatherTime)
+		isFirst := false // no other command is under way
 	gather:
 		for len(batch) < maxGathered {
 			select {
 			case next := <-r.ask:
 				batch = append(batch, next)
-			case <-full:
+			case <-r.idle:
+				isFirst = true
+				break gather
+			case <-late:
 				break gather
 			}
 		}
-		go r.propose(batch)
+		go func() {
+			r.propose(batch)
+			if isFirst {
+				r.idle <- struct{}{}
+			}
+		}()
 	}
 }
 

@@ -135,8 +135,8 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// readStream calls set with the keys of a stream, which are in some spaces. The stream may be of another member:
-// what no member writes is refused.
+// readStream calls set with the keys of a stream, which are in some spaces. The stream may be of another
+// member: what no member writes is refused.
 func readStream(ctx context.Context, from io.Reader, spaces [][2]byte, set func(engine.Key, []byte)) error {
 	r := bufio.NewReaderSize(from, 64<<10)
 	format := make([]byte, len(streamFormat))

@@ -111,8 +111,8 @@ func (q *Queue) endHold(h *outcome.HaltedError) (works bool) {
 }
 
 // MayHaveApplied reports whether this member may have applied a command, or may be in the middle of it. If it
-// is false, and the command waits, then this member does not apply it. What a machine on disk has kept counts,
-// also if it was halted later in the same round; a state in memory is made again then.
+// is false, and the command waits, then this member does not apply it. What a machine on disk has kept
+// counts, also if it was halted later in the same round; a state in memory is made again then.
 func (q *Queue) MayHaveApplied(index uint64) bool {
 	if q.applied.Load() >= index || q.through.Load() >= index || q.kept.Load() >= index {
 		return true

@@ -4,8 +4,9 @@
 //
 // Keys and versions are those of Pebble's package cockroachkvs. It brings a comparer, a columnar form of the
 // keys in tables, and bloom filters of prefixes, which make it cheap to see that a key is new. A key is its
-// prefix and a zero byte. A version has 8 bytes of the revision behind that, 4 bytes of the place if it is not
-// 0, and a byte with the length of this part. Bounds of iterators have the zero byte, too: encode makes them all.
+// prefix and a zero byte. A version has 8 bytes of the revision behind that, 4 bytes of the place if it is
+// not 0, and a byte with the length of this part. Bounds of iterators have the zero byte, too: encode makes
+// them all.
 package pebble
 
 import (
