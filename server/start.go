@@ -286,6 +286,9 @@ func (s *Server) abandon() {
 	}
 }
 
+// cutClient is how long locks and elections may use the client of this process once the member stops.
+const cutClient = time.Second
+
 // Close ends the member in order. It says that it stops, and hands its leadership over. Watches end with an
 // error after which clients go to another member. What is under way is answered, and the log is synced and
 // closed. ctx bounds all of that; requests have StopTimeout.
@@ -300,7 +303,11 @@ func (s *Server) close(ctx context.Context) error {
 	s.node.Host().HandOver()
 	s.stop()
 	drain, cancel := context.WithTimeout(ctx, s.c.StopTimeout)
+	// A lock that waited gives its place up through the client of this process. If that finds no connection any
+	// more, it waits without a bound, and front waits for it. Its lease ends the place then.
+	cut := time.AfterFunc(min(cutClient, s.c.StopTimeout), func() { _ = s.client.Close() })
 	s.front.Close(drain)
+	cut.Stop()
 	cancel()
 	s.running.Wait()
 	s.services.Wait()

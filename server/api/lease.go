@@ -165,7 +165,7 @@ const (
 )
 
 // renewals gathers the renewals of all streams of this member, so that many leases cost few commands. What
-// comes while a command is under way goes with the next one, after gatherTime at the latest.
+// comes while a command is under way goes with the next one, after at most gatherTime.
 type renewals struct {
 	*Backend
 	ask  chan renewal
