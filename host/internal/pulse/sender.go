@@ -88,8 +88,8 @@ func (p *Sender) Drop(g Leader) {
 }
 
 // Active calls f for each other host that has answered, since a tick, a list with this group, and did not
-// except it, with the tick of its latest answer. Ticks that were missed do not count. The answers that came
-// in that tick are among them: a turn in the same tick may have looked before they came.
+// except it. f is told the tick of the latest answer. Ticks that were missed do not count. The answers that
+// came in that tick are among them: a turn in the same tick may have looked before they came.
 func (p *Sender) Active(g Leader, since int64, f func(peer uint64, at int64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
