@@ -182,8 +182,8 @@ func (s *side) call(ctx context.Context, r *row, rest string, more []string) str
 	return "OK " + compactJSON(b)
 }
 
-// stream sends all requests of a stream, and returns what comes: at least the responses that the table has, if
-// they come in time, and what comes within a quiet moment after them.
+// stream sends all requests of a stream, and returns what comes: at least the responses that the table has,
+// if they come in time, and what comes within a quiet moment after them.
 func (s *side) stream(ctx context.Context, of protoreflect.MethodDescriptor, path string, requests []proto.Message, response func() proto.Message, want int) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -224,9 +224,9 @@ func (s *side) stream(ctx context.Context, of protoreflect.MethodDescriptor, pat
 		_ = st.CloseSend()
 	}
 	for {
-		patience := quiet
+		wait := quiet
 		if len(out) < want {
-			patience = sendTimeout / 3
+			wait = sendTimeout / 3
 		}
 		select {
 		case line, more := <-lines:
@@ -234,7 +234,7 @@ func (s *side) stream(ctx context.Context, of protoreflect.MethodDescriptor, pat
 				return strings.Join(out, "\n")
 			}
 			out = append(out, line)
-		case <-time.After(patience):
+		case <-time.After(wait):
 			if len(out) == 0 {
 				return "nothing comes"
 			}

@@ -14,9 +14,10 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A table of requests is a file of testdata. A section begins with "## ", a row with "= " and its name. The next
-// lines say what is sent, as a template between « and ». The answer of etcd follows ("etcd ", a line each), that
-// of this service if it differs ("here "), and why ("why "). A row whose name begins with "given" prepares others.
+// A table of requests is a file of testdata. A section begins with "## ", a row with "= " and its name. The
+// next lines say what is sent, as a template between « and ». The answer of etcd follows ("etcd ", a line
+// each), that of this service if it differs ("here "), and why ("why "). A row whose name begins with "given"
+// prepares others.
 
 // row is a row of the table.
 type row struct {
