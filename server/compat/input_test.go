@@ -19,9 +19,9 @@ const inputs = "testdata/inputs.txt"
 // minInputs is how many rows of bad input there are at least.
 const minInputs = 60
 
-// TestBadInput sends what no good client sends. Each answer is the one that the table has of etcd, or the table
-// says why it differs. With MILLRACE_TEST_ETCD etcd is asked in the same run. In the end the service works, and
-// holds no more memory and goroutines than before.
+// TestBadInput sends what no good client sends. Each answer is the one that the table has of etcd, or the
+// table says why it differs. With MILLRACE_TEST_ETCD etcd is asked in the same run. In the end the service
+// works, and holds no more memory and goroutines than before.
 func TestBadInput(t *testing.T) {
 	all, err := readTable(inputs)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestBadInput(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	used.settles(t)
+	used.checkReturn(t)
 	if _, err := ours.cl.Put(t.Context(), "after", "bad input"); err != nil {
 		t.Errorf("after bad input: %v", err)
 	}
@@ -135,8 +135,8 @@ func watchUse(t *testing.T) *use {
 	return u
 }
 
-// settles waits until the process holds what it held before, more or less.
-func (u *use) settles(t *testing.T) {
+// checkReturn waits until the process holds what it held before, more or less.
+func (u *use) checkReturn(t *testing.T) {
 	t.Helper()
 	close(u.stop)
 	peak := <-u.peak
