@@ -48,3 +48,28 @@ func TestQuietLeaderSeesThatFollowersAnswer(t *testing.T) {
 		t.Errorf("host 3 has answered just now, and %v", d)
 	}
 }
+
+// The shard confirms the quorum of a leader that sleeps without a turn. What wakes the leader just then, as a
+// host that asks to join, finds the answers of before. All turns may fall on such ticks: seed 3691 of the
+// simulator, with -faults 1500ms, has found it.
+func TestQuietLeaderSeesAnswersOfBeforeItsCheck(t *testing.T) {
+	l := openLeader(t)
+	timeout := int64(l.config.electionTicks())
+	l.group.leadership.quietLead.pulsed = true
+	l.network.pulses.Set((*pulseLeader)(l.group), l.group.memberIDs(), 1, 0)
+	at := &l.group.core.at
+	for range 5 { // turns, each one election timeout after the one before, at the tick of a check
+		l.group.leadership.quietLead.activeAt = at.Ticks - at.Missed
+		l.group.observePeers()
+		l.group.watchMembers()
+		for _, r := range l.network.pulses.Beat() {
+			l.network.pulses.Answered(r.Peer, pulse.Answer{Life: r.Life, Version: r.Version, Known: true}, at.Ticks-at.Missed+timeout-1)
+		}
+		at.Ticks += timeout
+	}
+	for _, v := range l.group.life.views.Load() {
+		if v.At-v.ActiveAt > timeout {
+			t.Errorf("host %d answers each pulse, and its view says that it has answered nothing for %d ticks", v.ID, v.At-v.ActiveAt)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/millrace/millrace/host/event"
+	"github.com/millrace/millrace/host/internal/examination"
 	"github.com/millrace/millrace/host/internal/pulse"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/raft"
@@ -78,18 +79,24 @@ func (g *Group) endPulses(until int64) {
 // commit index to all followers.
 const pulseRest = 2*ticksPerHeartbeat + 1
 
-// observePeers tells the core of a leader which followers have answered pulses.
+// observePeers tells the core of a leader which followers have answered pulses since its latest check of the
+// quorum, and its view of each follower when that was. The view counts answers before a check, too.
 func (g *Group) observePeers() {
 	if !g.leadership.quietLead.pulsed {
 		return
 	}
-	var active []uint64
-	g.host.network.pulses.Active((*pulseLeader)(g), g.leadership.quietLead.activeAt, func(peer uint64) { active = append(active, peer) })
-	g.leadership.quietLead.activeAt = g.core.at.Ticks - g.core.at.Missed
-	for _, id := range active {
-		g.countRefusal(g.core.node.PeerActive(id))
+	quiet, views, now := &g.leadership.quietLead, &g.life.views, g.core.at.Ticks-g.core.at.Missed
+	var heard []examination.Heard
+	g.host.network.pulses.Active((*pulseLeader)(g), min(quiet.activeAt, views.At()), func(peer uint64, at int64) {
+		heard = append(heard, examination.Heard{ID: peer, At: min(at, now)})
+	})
+	for _, peer := range heard {
+		if peer.At >= quiet.activeAt {
+			g.countRefusal(g.core.node.PeerActive(peer.ID))
+		}
 	}
-	g.life.views.Hear(active, g.leadership.quietLead.activeAt, int64(g.host.config.electionTicks()))
+	views.Hear(heard, int64(g.host.config.electionTicks()))
+	quiet.activeAt = now
 }
 
 // followPulse makes a group rely on a list, if it follows the host in that term and lacks nothing.

@@ -298,7 +298,7 @@ func TestAnswersDoNotCountForAHungShard(t *testing.T) {
 		return p.sent[2]
 	}
 	w, active := p.worker(), 0
-	count := func(uint64) { active++ }
+	count := func(uint64, int64) { active++ }
 	if r := beat(); len(r.Lines) != 1 {
 		t.Fatalf("the list is %+v, want the group", r)
 	}

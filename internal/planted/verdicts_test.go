@@ -69,6 +69,8 @@ var verdictBugs = []bug{
 	// The simulation does not find it any more (60 seeds of TestChurn, 12 of TestRests, TestIdleGroups): all
 	// turns of a leader must fall on the ticks at which its core counts the quorum.
 	{name: "idle_leader_forgets", what: "Explain of a leader without anything to do does not see that followers answer its pulses", in: "host", found: "TestQuietLeaderSeesThatFollowersAnswer", edits: []edit{{"host/pulse.go",
-		`	g.life.views.Hear(active, g.leadership.quietLead.activeAt, int64(g.host.config.electionTicks()))
+		`	views.Hear(heard, int64(g.host.config.electionTicks()))
 `, ``}}},
+	{name: "idle_leader_forgets_before_check", what: "a leader whose turns fall on its checks of the quorum does not see the answers of before", in: "host", found: "TestQuietLeaderSeesAnswersOfBeforeItsCheck", edits: []edit{{"host/pulse.go",
+		`min(quiet.activeAt, views.At())`, `quiet.activeAt`}}},
 }

@@ -70,6 +70,9 @@ func (s maintenance) Defragment(ctx context.Context, _ *pb.DefragmentRequest) (*
 
 func (s maintenance) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
 	resp := &pb.AlarmResponse{}
+	if _, known := pb.AlarmRequest_AlarmAction_name[int32(r.Action)]; !known {
+		return nil, status.Errorf(codes.InvalidArgument, "millrace: an alarm has no action %d: GET, ACTIVATE or DEACTIVATE", r.Action)
+	}
 	if r.Action != pb.AlarmRequest_GET {
 		if err := s.answer(ctx, command.Alarm(r), resp); err != nil {
 			return nil, err

@@ -54,22 +54,37 @@ func port(t *testing.T) string {
 // both starts etcd and this service, each with one new member.
 func both(t *testing.T, flags ...string) []*side {
 	t.Helper()
-	etcd := binary(t, "MILLRACE_TEST_ETCD")
-	theirs, ours := &side{name: "etcd", addr: port(t)}, &side{name: "millrace", addr: port(t)}
-	args := func(s *side) []string {
-		peer := port(t)
-		return append([]string{
-			"--name=m", "--data-dir=" + t.TempDir(), "--listen-client-urls=http://" + s.addr, "--advertise-client-urls=http://" + s.addr,
-			"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://" + peer, "--initial-cluster=m=http://" + peer, "--log-level=error",
-		}, flags...)
-	}
-	cmd := exec.Command(etcd, args(theirs)...)
+	return []*side{etcd(t, binary(t, "MILLRACE_TEST_ETCD"), flags...), millrace(t, flags...)}
+}
+
+// args are the flags of a member that is alone in its cluster.
+func (s *side) args(t *testing.T, flags []string) []string {
+	peer := port(t)
+	return append([]string{
+		"--name=m", "--data-dir=" + t.TempDir(), "--listen-client-urls=http://" + s.addr, "--advertise-client-urls=http://" + s.addr,
+		"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://" + peer, "--initial-cluster=m=http://" + peer, "--log-level=error",
+	}, flags...)
+}
+
+// etcd starts a process of etcd.
+func etcd(t *testing.T, program string, flags ...string) *side {
+	t.Helper()
+	s := &side{name: "etcd", addr: port(t)}
+	cmd := exec.Command(program, s.args(t, flags)...)
 	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	l, err := config.Load(args(ours), nil, nil)
+	s.connect(t)
+	return s
+}
+
+// millrace starts a member of this service in this process.
+func millrace(t *testing.T, flags ...string) *side {
+	t.Helper()
+	s := &side{name: "millrace", addr: port(t)}
+	l, err := config.Load(s.args(t, flags), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,28 +97,34 @@ func both(t *testing.T, flags ...string) []*side {
 		defer cancel()
 		_ = m.Close(ctx)
 	})
-	for _, s := range []*side{theirs, ours} {
-		deadline := time.Now().Add(20 * time.Second)
-		for {
-			r, err := http.Get("http://" + s.addr + "/health")
-			if err == nil && r.StatusCode == 200 {
-				_ = r.Body.Close()
+	s.connect(t)
+	return s
+}
+
+// connect waits until the member serves, and makes the clients.
+func (s *side) connect(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		r, err := http.Get("http://" + s.addr + "/health")
+		if err == nil {
+			_ = r.Body.Close()
+			if r.StatusCode == 200 {
 				break
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s is not healthy within 20 s: %v", s.name, err)
-			}
-			<-time.After(20 * time.Millisecond)
 		}
-		if s.conn, err = grpc.NewClient(s.addr, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
-			t.Fatal(err)
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is not healthy within 20 s: %v", s.name, err)
 		}
-		if s.cl, err = clientv3.New(clientv3.Config{Endpoints: []string{s.addr}, Logger: zap.NewNop()}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.cl.Close(); _ = s.conn.Close() })
+		<-time.After(20 * time.Millisecond)
 	}
-	return []*side{theirs, ours}
+	var err error
+	if s.conn, err = grpc.NewClient(s.addr, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		t.Fatal(err)
+	}
+	if s.cl, err = clientv3.New(clientv3.Config{Endpoints: []string{s.addr}, Logger: zap.NewNop()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.cl.Close(); _ = s.conn.Close() })
 }
 
 // normal takes out of an answer what differs by nature: ids, terms, times, sizes and addresses.

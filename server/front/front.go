@@ -44,7 +44,7 @@ const overheadBytes = 512 << 10
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
-	headerBytes   = 64 << 10
+	headerBytes   = http.DefaultMaxHeaderBytes // 1 MiB, as in etcd
 )
 
 // Front is the open front. After Open clients wait in the backlog of the listeners until Serve.

@@ -149,7 +149,7 @@ func TestGarbage(t *testing.T) {
 		{"\x00\x01\x02\r\n\r\n", "HTTP/1.1 400 Bad Request"},
 		{"GET / HTTP/9.9\r\n\r\n", "HTTP/1.1 505"},
 		{"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK"}, // begins as the preface does
-		{"GET /x HTTP/1.1\r\nHost: h\r\nA: " + strings.Repeat("x", 200<<10) + "\r\n\r\n", "HTTP/1.1 431"},
+		{"GET /x HTTP/1.1\r\nHost: h\r\nA: " + strings.Repeat("x", 2<<20) + "\r\n\r\n", "HTTP/1.1 431"},
 		{"PR", ""},
 		{"", ""},
 	} {

@@ -171,12 +171,12 @@ type Follower struct {
 	SnapshotAt   int64  // since when
 }
 
-// Hear notes that the member has answered.
-func (v *Follower) Hear(now, timeout int64) {
-	if now-v.ActiveAt > timeout {
-		v.AckedAt = now // it was away, and begins to acknowledge
+// Hear notes when the member has answered.
+func (v *Follower) Hear(at, timeout int64) {
+	if at-v.ActiveAt > timeout {
+		v.AckedAt = max(v.AckedAt, at) // it was away, and begins to acknowledge
 	}
-	v.ActiveAt = now
+	v.ActiveAt = max(v.ActiveAt, at)
 }
 
 // Authority is what this member lacks to vote and to count.

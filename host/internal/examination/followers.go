@@ -78,14 +78,23 @@ func (w *FollowerWatch) Observe(core Core, self uint64, now, timeout int64, sile
 	w.Views = w.Views[:n]
 }
 
-// Hear records which followers have answered pulses. The core forgets that they are active when it counts
-// its quorum, and a leader that has nothing else to do has its turn just then.
-func (w *FollowerWatch) Hear(ids []uint64, now, timeout int64) {
+// At returns when the followers were observed last. Only the turn may ask.
+func (w *FollowerWatch) At() int64 { return w.at }
+
+// Heard says when a follower has answered a pulse.
+type Heard struct {
+	ID uint64
+	At int64
+}
+
+// Hear records answers to pulses. The core forgets who is active when it counts its quorum, and a leader that
+// has nothing else to do has its turn just then.
+func (w *FollowerWatch) Hear(heard []Heard, timeout int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range w.Views {
-		if v := &w.Views[i]; slices.Contains(ids, v.ID) {
-			v.Hear(now, timeout)
+	for _, h := range heard {
+		if i := slices.IndexFunc(w.Views, func(v Follower) bool { return v.ID == h.ID }); i >= 0 {
+			w.Views[i].Hear(h.At, timeout)
 		}
 	}
 }

@@ -88,21 +88,21 @@ func (p *Sender) Drop(g Leader) {
 }
 
 // Active calls f for each other host that has answered, since a tick, a list with this group, and did not
-// except it. Ticks that were missed do not count. The answers that came in that tick are among them: a turn
-// in the same tick may have looked before they came.
-func (p *Sender) Active(g Leader, since int64, f func(peer uint64)) {
+// except it. f is told the tick of the latest answer. Ticks that were missed do not count. The answers that
+// came in that tick are among them: a turn in the same tick may have looked before they came.
+func (p *Sender) Active(g Leader, since int64, f func(peer uint64, at int64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.eachActive(g, since, f)
 }
 
-func (p *Sender) eachActive(g Leader, since int64, f func(peer uint64)) {
+func (p *Sender) eachActive(g Leader, since int64, f func(peer uint64, at int64)) {
 	for _, to := range p.peers {
 		if to.heardAt < since {
 			continue
 		}
 		if e := to.entries[g.ID()]; e != nil && e.group == g && to.acked >= e.since && !e.excluded {
-			f(to.peer)
+			f(to.peer, to.heardAt)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (p *Sender) AnswerAll(questions []Question) {
 	for i := range questions {
 		q := &questions[i]
 		p.heardOf = append(p.heardOf[:0], p.self)
-		p.eachActive(q.Leader, q.Since, func(peer uint64) { p.heardOf = append(p.heardOf, peer) })
+		p.eachActive(q.Leader, q.Since, func(peer uint64, _ int64) { p.heardOf = append(p.heardOf, peer) })
 		q.Answered = q.Leader.IsQuorum(func(id uint64) bool { return slices.Contains(p.heardOf, id) })
 	}
 }

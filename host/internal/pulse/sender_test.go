@@ -16,7 +16,7 @@ func TestAnswersDoNotCountForAHungShard(t *testing.T) {
 	beat := func() Record { return p.Beat()[0].Record }
 	answer := func(r Record, at int64) (active int) {
 		p.Answered(2, Answer{Life: r.Life, Version: r.Version, Known: true}, at)
-		p.Active(g, at, func(uint64) { active++ })
+		p.Active(g, at, func(uint64, int64) { active++ })
 		return active
 	}
 	if r := beat(); len(r.Lines) != 1 {

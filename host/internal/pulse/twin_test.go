@@ -183,7 +183,7 @@ func (w *twinHosts) counts() (n [twinGroups]int64) {
 func (w *twinHosts) answered(t *testing.T, a twinAnswer) {
 	w.sender.Answered(2, a.Answer, w.now)
 	for _, g := range w.leaders {
-		w.sender.Active(g, w.now, func(uint64) {
+		w.sender.Active(g, w.now, func(uint64, int64) {
 			if !slices.Contains(a.follow, g.id) {
 				t.Fatalf("an answer of %v, to version %d with exceptions %v, counts for group %d", a.follow, a.Version, a.Excluded, g.id)
 			}
