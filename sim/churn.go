@@ -276,9 +276,13 @@ func (c *churn) start(r *replica, changes ...host.MemberChange) {
 		if !errors.Is(err, outcome.ErrMembersUnchanged) && !errors.Is(err, outcome.ErrNotFounded) {
 			c.w.breaks(property.OneConfiguration, "%s refuses a plan: %v", r.name, err)
 		}
+		if isOldProgram(err) {
+			c.w.count(PromotionsRefused)
+		}
 		c.w.record(fmt.Sprintf("%s: %v", r.name, err))
 		return
 	}
+	c.w.checkPromotions(r, p)
 	if !c.w.injects(nameOf(p, r.group.Members()), r.life.host) {
 		return
 	}

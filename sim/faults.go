@@ -97,6 +97,10 @@ const (
 	UpgradesRefused // and requests that were refused
 	WrongVersions   // machines halted because their program could not do the version
 
+	LaterEntries      // of a later version of Millrace, that a leader has sent
+	GoneBack          // logs with such an entry, on which the present version was started
+	PromotionsRefused // because a learner's program could not do the version
+
 	faultKinds
 )
 
@@ -117,6 +121,7 @@ var faultNames = [faultKinds]string{
 	"poison commands", "machines halted", "commands skipped", "skips refused", "members halted for good", "halted machines made again",
 	"commands behind others in their entry", "crashes in a call of a machine on disk", "looks at machines on disk halted by an entry",
 	"upgrades of machines", "upgrades refused", "machines of a wrong version",
+	"entries of a later version sent", "logs of a later version", "promotions of old programs refused",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -86,7 +86,7 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 		k.frames++
 		k.messages += len(batch)
 	}
-	batch = l.w.net.lieInTerms(l, to, batch)
+	batch = l.w.upgrades.addLater(l.w.net.lieInTerms(l, to, batch))
 	return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendBatch(nil, batch)) && isWhole
 }
 

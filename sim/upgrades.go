@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -37,6 +38,7 @@ type upgrades struct {
 	// could is the highest version that a program of a host could do, in any life.
 	could map[uint64]uint32
 	asked []*upgradeAsked
+	later *rand.Rand // later.go
 }
 
 // upgradeAsked is an operator's request.
@@ -61,7 +63,7 @@ func (w *world) drawUpgrades(limits *statemachine.Versions) {
 	if !drawn || !async || w.calls == nil || w.subscribers != nil || w.options.small || w.options.poison || w.options.still || w.nemesis.calm || w.mode.Unsafe() || w.mode.Kind == wal.KindMemory {
 		return
 	}
-	u := &upgrades{w: w, rng: rng, can: map[uint64]statemachine.Versions{}, could: map[uint64]uint32{}}
+	u := &upgrades{w: w, rng: rng, later: splitSeed(w.options.Seed, laterPart), can: map[uint64]statemachine.Versions{}, could: map[uint64]uint32{}}
 	u.limits.Lowest = pick(rng, uint32(0), 0, 3)
 	u.limits.Highest = u.limits.Lowest + 5
 	if limits != nil {
@@ -123,6 +125,9 @@ func (u *upgrades) visit(r *replica) {
 	switch {
 	case errors.As(r.group.Halted(), &halted):
 		u.checkHalt(r, halted)
+		if u.later.IntN(8) > 0 && u.demoteOrPromote(r) {
+			return
+		}
 		if u.rng.IntN(3) == 0 || u.w.nemesis.stopped {
 			u.w.record(fmt.Sprintf("host %d gets a program that can do all versions", r.life.host.id))
 			u.can[r.life.host.id] = u.limits
@@ -178,6 +183,7 @@ func (u *upgrades) restart(h *machine) {
 		u.w.count(Closes)
 		h.close()
 	}
+	u.checkGoingBack(h)
 	u.w.plan(between(u.rng, time.Millisecond, 100*time.Millisecond), fmt.Sprintf("host %d starts", h.id), nil, h.start)
 }
 
@@ -200,6 +206,12 @@ func (u *upgrades) poll() {
 		}
 		return true
 	})
+}
+
+// mayMissSnapshots reports whether the group may be at a version that the program of a replica cannot do.
+func (r *replica) mayMissSnapshots() bool {
+	u := r.life.w.upgrades
+	return u != nil && r.can != u.limits
 }
 
 // atVersion is called with each command that the machine of a replica is given.
@@ -269,6 +281,9 @@ func (w *world) checkVersions() {
 // The error, if any, is a *Violation.
 func RollUpgrades(o Options) (Faults, error) {
 	o.upgrades, o.calls = true, true
+	if o.Seed%3 == 0 { // and members change, for longer, since most groups are founded late
+		o.churn, o.Faults = true, cmp.Or(o.Faults, 2*defaultFaults)
+	}
 	r, err := Run(o)
 	return r.Faults, err
 }

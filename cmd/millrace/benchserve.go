@@ -27,6 +27,7 @@ type benchServeFlags struct {
 	valueBytes         int
 	duration, warmup   time.Duration
 	dir, source, other string
+	profiles           string
 	toLeader, quick    bool
 	output
 }
@@ -77,6 +78,7 @@ func newBenchServe(a app) *cobra.Command {
 	flags.StringVar(&f.other, "etcd", "", "the program of etcd (default: it is built)")
 	flags.StringVar(&f.dir, "dir", "", dirHelp)
 	flags.StringVar(&f.source, "source", "", "Millrace's source tree (default: the current directory, or one above it)")
+	flags.StringVar(&f.profiles, "profiles", "", "directory for profiles of the members, SYSTEM-LOAD-CLIENTS-mN.cpu.pprof and .heap.pprof, of the last round")
 	flags.BoolVar(&f.quick, "quick", false, "16 clients, one round of a second")
 	f.addFlags(cmd)
 	return cmd
@@ -112,7 +114,8 @@ func (f *benchServeFlags) plan() (p service.Plan, err error) {
 			p.Loads = append(p.Loads, service.Load{Kind: kind, Clients: n, ValueBytes: f.valueBytes})
 		}
 	}
-	p.Members, p.Duration, p.Warmup, p.Rounds, p.ToLeader = f.members, f.duration, f.warmup, f.rounds, f.toLeader
+	p.Members, p.Duration, p.Warmup, p.Rounds = f.members, f.duration, f.warmup, f.rounds
+	p.ToLeader, p.Profiles = f.toLeader, f.profiles
 	return p, nil
 }
 
@@ -146,6 +149,11 @@ func (f *benchServeFlags) run(ctx context.Context, a app) error {
 		return err
 	}
 	defer os.RemoveAll(p.Dir)
+	if p.Profiles != "" {
+		if err := os.MkdirAll(p.Profiles, 0o755); err != nil {
+			return err
+		}
+	}
 	for _, name := range strings.Split(f.systems, ",") {
 		switch strings.TrimSpace(name) {
 		case "millrace":

@@ -35,6 +35,9 @@ var serverBugs = []bug{
 			if err != nil {`}}},
 	{name: "kv_refused_not_rolled_back", what: "a command that is refused half-way leaves its versions in front of the engine, and in the cache of heads", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/pass.go",
 		`func (t tx) refuse() { t.p.over.undo(t.from) }`, `func (t tx) refuse() { _ = t.from }`}}},
+	{name: "kv_heads_complete", what: "the cache of heads that has forgotten keys still says that they do not exist", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/heads.go",
+		`			c.complete = c.complete && len(c.old) == 0
+`, ``}}},
 	{name: "kv_heads_stale", what: "the cache of heads does not learn of what a pass has changed", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/pass.go",
 		`		p.s.heads.set(string(v.key), v.Head)
 `, `		_ = v

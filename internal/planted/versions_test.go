@@ -4,10 +4,20 @@ package planted_test
 var versionBugs = []bug{
 	{name: "version_not_in_the_snapshot", what: "a snapshot does not say at which version its group is, so a member that begins with it applies commands at version 0", in: "sim", found: "TestUpgrades", says: "at version", edits: []edit{{"host/snapshots.go",
 		`Skipped: q.Passed(), At: q.At(),`, `Skipped: q.Passed(),`}}},
-	{name: "an_old_program_votes", what: "a learner becomes a voter though its program cannot do the version of the group", in: ".", found: "TestPromotionOfAnOldProgram", edits: []edit{{"host/programs.go",
+	{name: "an_old_program_votes", what: "a learner becomes a voter though its program cannot do the version of the group", in: ".", found: "TestPromotionOfAnOldProgram", also: []judge{{in: "sim", test: "TestUpgrades", args: "-upgradings 3", says: "plans to promote host"}}, edits: []edit{{"host/programs.go",
 		`known && !can.Can(at)`, `false && known && !can.Can(at)`}}},
-	{name: "later_entries_are_passed_over", what: "a group is opened whose log has an entry of a later program, which this one does not know", in: ".", found: "TestLaterEntries", edits: []edit{{"host/rosters.go",
+	{name: "later_entries_are_passed_over", what: "a group is opened whose log has an entry of a later program, which this one does not know", in: ".", found: "TestLaterEntries", also: []judge{{in: "sim", test: "TestUpgrades", args: "-upgradings 3", says: "of a later program"}}, edits: []edit{{"host/rosters.go",
 		`if e := &entries[i]; entry.RejectLater(e.Type, e.Data) != nil {`, `if e := &entries[i]; e.Type != raftpb.EntryHost && entry.RejectLater(e.Type, e.Data) != nil {`}}},
+	{name: "later_entries_are_taken", what: "a log takes an entry of a later program from its leader", in: "sim", found: "TestUpgrades", args: "-upgradings 10", edits: []edit{{"host/receive.go",
+		`if err := entry.Reject(e); err != nil {`, `if err := entry.Reject(e); err != nil && entry.RejectLater(e.Type, e.Data) == nil {`}}},
+	{name: "frames_in_another_order", what: "hosts write and read the fields of a read question in another order than released versions", in: "host", found: "TestReleasedFrames", edits: []edit{{"host/internal/reads/record.go",
+		`r.encode(control.ReadQuestion, r.Group, r.Life, r.Number)`, `r.encode(control.ReadQuestion, r.Group, r.Number, r.Life)`}, {"host/internal/reads/record.go",
+		`		fields = fields[:3]`, `		fields = []*uint64{&r.Group, &r.Number, &r.Life}`}}},
+	{name: "handshakes_in_another_order", what: "hosts write and read the fields of a verdict in another order than released versions", in: "transport/tcp", found: "TestReleasedHandshakes", edits: []edit{{"transport/tcp/hello.go",
+		`	dst = binary.LittleEndian.AppendUint32(dst, uint32(v.code))
+	dst = binary.LittleEndian.AppendUint32(dst, v.version)`, `	dst = binary.LittleEndian.AppendUint32(dst, v.version)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(v.code))`}, {"transport/tcp/hello.go",
+		`verdict{code: verdictCode(binary.LittleEndian.Uint32(head[8:])), version: binary.LittleEndian.Uint32(head[12:])}`, `verdict{code: verdictCode(binary.LittleEndian.Uint32(head[12:])), version: binary.LittleEndian.Uint32(head[8:])}`}}},
 	{name: "later_lives_are_overwritten", what: "a start replaces lives.json of a later version", in: ".", found: "TestLaterFiles", edits: []edit{{"host/internal/identity/lives.go",
 		`case l.Version > livesVersion:`, `case l.Version > livesVersion+1:`}}},
 	{name: "version_of_the_program", what: "a command has the highest version of the program that applies it, and not that of the log", in: "sim", found: "TestUpgrades", says: "at version", edits: []edit{{"host/internal/apply/commands.go",

@@ -26,6 +26,7 @@ internal/repetition                                                             
 internal/lock                                                                                                 |
 internal/goroutine                                                                                            |
 internal/crcjoin                                                                                              |
+internal/golden                                                                                               |
 internal/arena         internal/lock                                                                          |
 internal/completion    internal/lock                                                                          |
 internal/structure                                                                                            |

@@ -20,7 +20,7 @@ type format struct {
 }
 
 var formats = []format{
-	{"frames between hosts", "transport/tcp/hello.go", `spoken = versionRange\{\d+, (\d+)\}`, `spoken = versionRange\{(\d+),`, "refuses the connection", "`TestVersionNegotiation`"},
+	{"frames between hosts", "transport/tcp/hello.go", `spoken = versionRange\{\d+, (\d+)\}`, `spoken = versionRange\{(\d+),`, "refuses the connection", "`TestVersionNegotiation`, `TestReleasedFrames`"},
 	{"records and segments of the log", "wal/record/format.go", `FormatVersion = (\d+)`, `FirstVersion  = (\d+)`, "refuses the directory", "`wal/testdata/golden`"},
 	{"fence of the log (`FENCE`)", "wal/fencefile.go", `fenceVersion  = (\d+)`, `version < (\d+) \|\| version > fenceVersion`, "refuses the directory", "`wal/testdata/golden`"},
 	{"identity of a directory", "host/internal/identity/identity.go", `Version = (\d+)`, "", "refuses the directory", "`TestLaterFiles`"},

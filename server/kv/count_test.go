@@ -62,24 +62,32 @@ func puts(n int) []millrace.Command[[]byte] {
 	return batch
 }
 
-// TestCallsOfAPut: a put of a key whose head is in the cache reads nothing from the engine. It sets two keys,
-// and a call of Apply writes one batch with one more.
+// TestCallsOfAPut: a put of a key whose head is in the cache reads nothing from the engine, and neither does
+// one of a new key while the cache has all keys: as here at first, and not in a store that was opened with
+// some, or in one with too small a cache. It sets two keys. A call of Apply writes one batch with one more.
 func TestCallsOfAPut(t *testing.T) {
 	m := must(build(vfs.NewMem(), Options{Engine: "memory"}))
 	c := &counted{Engine: m.store.Load().Engine()}
-	s := must(mvcc.Open(c, mvcc.Empty, 1<<20))
-	m.store.Store(s)
 	const n = 64
 	batch, results := puts(n), make([]command.Result, n)
-	for pass, want := range []counted{{newest: n, write: 1, set: 2*n + 1}, {write: 1, set: 2*n + 1}} {
+	pass := func(what string, newest int) {
+		t.Helper()
 		*c = counted{Engine: c.Engine}
 		if err := m.Apply(batch, results); err != nil {
 			t.Fatal(err)
 		}
-		if want.Engine = c.Engine; *c != want {
-			t.Errorf("pass %d of %d puts calls %+v, want %+v", pass, n, *c, want)
+		if want := (counted{Engine: c.Engine, newest: newest, write: 1, set: 2*n + 1}); *c != want {
+			t.Errorf("%s: %d puts call %+v, want %+v", what, n, *c, want)
 		}
 	}
+	m.store.Store(must(mvcc.Open(c, mvcc.Empty, 1<<20)))
+	pass("new keys", 0)
+	pass("keys in the cache", 0)
+	m.store.Store(must(mvcc.Open(c, m.store.Load().Visible(), 1<<20)))
+	pass("opened again", n)
+	pass("keys in the cache", 0)
+	m.store.Store(must(mvcc.Open(c, m.store.Load().Visible(), 0)))
+	pass("no cache", n)
 }
 
 // TestAllocationsOfAPut: on a member that has no caller, and on the one that answers.

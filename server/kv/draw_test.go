@@ -10,6 +10,9 @@ import (
 // draw draws requests over few keys, so that they meet.
 type draw struct{ *rand.Rand }
 
+// forgetful are the bytes of a cache of heads that has space for eight keys, so fewer than are drawn.
+const forgetful = 1000
+
 var drawnKeys = []string{"\x00", "a", "a\x00", "aa", "ab", "b", "c", "k", "\xff", "\xff\xff"}
 
 func (d draw) oneIn(n int) bool { return d.IntN(n) == 0 }

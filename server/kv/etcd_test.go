@@ -61,7 +61,7 @@ func startEtcd(t *testing.T) *grpc.ClientConn {
 func TestLikeEtcd(t *testing.T) {
 	conn := startEtcd(t)
 	c := &likeness{T: t, draw: draw{rand.New(rand.NewPCG(*etcdSeed, 37))}, kv: pb.NewKVClient(conn), leases: pb.NewLeaseClient(conn), maintenance: pb.NewMaintenanceClient(conn), twin: newModel(), hashed: map[int64]bool{}}
-	c.machines = []*Machine{must(Open(Options{Engine: "memory"})), must(Open(Options{Engine: "pebble", Dir: t.TempDir(), HeadCacheBytes: 2 << 10, BlockCacheBytes: 1 << 20}))}
+	c.machines = []*Machine{must(Open(Options{Engine: "memory"})), must(Open(Options{Engine: "pebble", Dir: t.TempDir(), HeadCacheBytes: forgetful, BlockCacheBytes: 1 << 20}))}
 	for _, m := range c.machines {
 		defer m.Close()
 	}

@@ -23,7 +23,7 @@ func TestSimulated(t *testing.T) {
 	for seed := uint64(1); seed <= *simSeeds; seed++ {
 		report, history, err := sim.RunMachine(sim.Options{Seed: seed}, sim.Workload[[]byte, command.Result]{
 			Machine: func(uint64) millrace.Machine[[]byte, command.Result] {
-				m := must(build(vfs.NewMem(), Options{Engine: "memory", HeadCacheBytes: 4 << 10}))
+				m := must(build(vfs.NewMem(), Options{Engine: "memory", HeadCacheBytes: forgetful}))
 				return millrace.InMemory[[]byte, command.Result](whole{volatile{m}}, millrace.Bytes()).Digest(m.digest)
 			},
 			Command: drawCommand,

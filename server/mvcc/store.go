@@ -53,7 +53,7 @@ type Store struct {
 
 // Open returns the store in an engine, whose state is meta.
 func Open(e engine.Engine, meta Meta, headBytes int64) (*Store, error) {
-	s := &Store{eng: e, heads: newHeads(headBytes), sweepDone: make(chan struct{}), sweepWake: make(chan struct{}, 1)}
+	s := &Store{eng: e, heads: newHeads(headBytes, meta == Empty), sweepDone: make(chan struct{}), sweepWake: make(chan struct{}, 1)}
 	s.visible.Store(&meta)
 	if err := s.loadSweep(); err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ type Plan struct {
 	Rounds   int
 	Dir      string // empty, for the data; removed by the caller
 	ToLeader bool   // clients connect to the leader only
+	Profiles string // directory for profiles of the members; "": none
 }
 
 // Row is one load on one system: the medians of its rounds.
@@ -84,7 +85,7 @@ func (p *Plan) measureKind(ctx context.Context, s System, kind Kind, found func(
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	c, err := startCluster(ctx, s, p.Members, dir)
+	c, err := startCluster(ctx, s, p.Members, dir, p.Profiles != "")
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,15 @@ func (p *Plan) measure(ctx context.Context, c *cluster, l Load) (Point, error) {
 		return Point{}, err
 	}
 	defer s.close()
-	return s.measure(ctx, l, p.Warmup, p.Duration)
+	if p.Profiles == "" {
+		return s.measure(ctx, l, p.Warmup, p.Duration)
+	}
+	profiles := c.startProfiles(ctx, p.Profiles, l, p.Warmup, p.Duration)
+	point, err := s.measure(ctx, l, p.Warmup, p.Duration)
+	if err != nil {
+		profiles.cancel()
+	}
+	return point, errors.Join(err, profiles.end())
 }
 
 // median returns the medians of each figure. Failures are those of all.
