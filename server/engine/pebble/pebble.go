@@ -105,7 +105,7 @@ func decode(b []byte) engine.Key {
 }
 
 // fail takes an error of the disk. Pebble would try again; what a failed sync has left is not known. So the
-// engine has failed until it is opened again, and the sentence says that: clients, health and Explain show it.
+// engine has failed until it is opened again, and the sentence says so: clients, health and Explain show it.
 func (e *Engine) fail(err error) {
 	e.once.Do(func() {
 		e.why = fmt.Errorf("the database has failed, and this member serves nothing until it is restarted; the log has all that was acknowledged. "+
