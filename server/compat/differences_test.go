@@ -6,6 +6,7 @@ const (
 	noUsers     = "there are no users and roles in this version"
 	noDowngrade = "there is no mode for downgrades: old and new members run side by side"
 	noMembers   = "members do not change by etcd's API in this version"
+	noSnapshot  = "this version writes no snapshot in etcd's format"
 	sayBad      = "etcd closes a connection whose first bytes are no request; here it gets an answer of HTTP first"
 )
 
@@ -28,3 +29,6 @@ var differences = map[string]string{
 	"etcdctl downgrade validate 3.6":              noDowngrade,
 	"etcdctl member add n --peer-urls=http://h:1": noMembers,
 }
+
+// notThere are the reasons of RPCs that are missing.
+var notThere = map[string]bool{noUsers: true, noDowngrade: true, noMembers: true, noSnapshot: true}

@@ -14,7 +14,11 @@ import (
 
 var update = flag.Bool("update", false, "write the answers of etcd and of this service into testdata, and the page")
 
-const inputs = "testdata/inputs.txt"
+// Tables: what no good client sends, and options that the other tests do not set.
+const (
+	inputs  = "testdata/inputs.txt"
+	options = "testdata/options.txt"
+)
 
 // minInputs is how many rows of bad input there are at least.
 const minInputs = 60
@@ -23,11 +27,31 @@ const minInputs = 60
 // table says why it differs. With MILLRACE_TEST_ETCD etcd is asked in the same run. In the end the service
 // works, and holds no more memory and goroutines than before.
 func TestBadInput(t *testing.T) {
-	all, err := readTable(inputs)
+	ours, used, bad := runTable(t, inputs)
+	if bad < minInputs {
+		t.Errorf("%d rows of bad input, want at least %d", bad, minInputs)
+	}
+	used.checkReturn(t)
+	if _, err := ours.cl.Put(t.Context(), "after", "bad input"); err != nil {
+		t.Errorf("after bad input: %v", err)
+	}
+}
+
+// TestOptions sets options that are set by no other request, in the same manner.
+func TestOptions(t *testing.T) {
+	_, used, _ := runTable(t, options)
+	close(used.stop)
+}
+
+// runTable sends the rows of a table. It returns the member of this process, what the process held before,
+// and how many rows there are beside those that prepare others.
+func runTable(t *testing.T, path string) (ours *side, used *use, rows int) {
+	t.Helper()
+	all, err := readTable(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := millrace(t)
+	ours = millrace(t)
 	sides := []*side{ours}
 	if program := os.Getenv("MILLRACE_TEST_ETCD"); program != "" {
 		sides = append(sides, etcd(t, program))
@@ -42,11 +66,10 @@ func TestBadInput(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	used := watchUse(t)
-	bad := 0
+	used = watchUse(t)
 	for _, r := range all.rows {
 		if !r.prepares() {
-			bad++
+			rows++
 		}
 		lines, err := r.lines()
 		if err != nil {
@@ -80,19 +103,13 @@ func TestBadInput(t *testing.T) {
 			}
 		}
 	}
-	if bad < minInputs {
-		t.Errorf("%d rows of bad input, want at least %d", bad, minInputs)
-	}
-	t.Logf("%d rows", bad)
+	t.Logf("%d rows", rows)
 	if *update {
 		if err := all.write(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	used.checkReturn(t)
-	if _, err := ours.cl.Put(t.Context(), "after", "bad input"); err != nil {
-		t.Errorf("after bad input: %v", err)
-	}
+	return ours, used, rows
 }
 
 // Bounds of memory during bad input and after it. This process has the member and the client.

@@ -157,19 +157,21 @@ func headers(stream, flags int, fields ...string) (string, error) {
 
 // TestTableIsWrittenAsItIs holds that reading and writing a table keeps it.
 func TestTableIsWrittenAsItIs(t *testing.T) {
-	have, err := readTable(inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := os.ReadFile(inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	have.path = t.TempDir() + "/table"
-	if err := have.write(); err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := os.ReadFile(have.path); string(got) != string(want) {
-		t.Errorf("%s is not in the form in which -update writes it", inputs)
+	for _, path := range []string{inputs, options} {
+		have, err := readTable(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have.path = t.TempDir() + "/table"
+		if err := have.write(); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := os.ReadFile(have.path); string(got) != string(want) {
+			t.Errorf("%s is not in the form in which -update writes it", path)
+		}
 	}
 }

@@ -104,10 +104,16 @@ func decode(b []byte) engine.Key {
 	return k
 }
 
-// fail takes an error of the disk. Pebble would try again; what a failed sync has left is not known.
+// fail takes an error of the disk. Pebble would try again; what a failed sync has left is not known. So the
+// engine has failed until it is opened again, and the sentence says so: clients, health and Explain show it.
 func (e *Engine) fail(err error) {
 	e.once.Do(func() {
-		e.why = fmt.Errorf("the database has failed: %w", err)
+		e.why = fmt.Errorf("the database has failed, and this member serves nothing until it is restarted; the log has all that was acknowledged. "+
+			"Mend the disk, then restart it: %w", err)
+		if vfs.IsNoSpaceError(err) {
+			e.why = fmt.Errorf("the disk of the database was full, and this member serves nothing until it is restarted; the log has all that was acknowledged. "+
+				"Make space on the disk, then restart it: %w", err)
+		}
 		close(e.failed)
 	})
 }

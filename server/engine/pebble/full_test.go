@@ -1,0 +1,45 @@
+package pebble_test
+
+import (
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/millrace/millrace/server/engine"
+	"github.com/millrace/millrace/server/engine/pebble"
+)
+
+// A full disk fails the engine for good, also when there is space again, and the sentence says what to do.
+func TestFullDiskSaysWhatToDo(t *testing.T) {
+	var full atomic.Bool
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	e, err := pebble.Open("db", pebble.Options{FS: fs, BlockCacheBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := e.Batch()
+	b.Set(engine.Key{Prefix: []byte("ka"), Main: 1}, []byte("v"))
+	if err := e.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	full.Store(true)
+	if e.Flush() == nil {
+		t.Error("a flush to a full disk reports no error")
+	}
+	full.Store(false)
+	err = e.Write(e.Batch())
+	if err == nil || !strings.Contains(err.Error(), "Make space on the disk, then restart it") {
+		t.Errorf("a write after a full disk says %v", err)
+	}
+	_ = e.Close()
+}
