@@ -40,7 +40,7 @@ type Options struct {
 // overheadBytes is what a message may have beyond the bound of a request, as in etcd.
 const overheadBytes = 512 << 10
 
-// streamWorkers are goroutines that stay, and whose stacks have the size that RPCs need. An RPC that finds none
+// streamWorkers are goroutines that stay, so their stacks have the size that RPCs need. An RPC that finds none
 // idle gets a goroutine of its own.
 const streamWorkers = 256
 
