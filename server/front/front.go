@@ -40,8 +40,8 @@ type Options struct {
 // overheadBytes is what a message may have beyond the bound of a request, as in etcd.
 const overheadBytes = 512 << 10
 
-// streamWorkers are goroutines that stay, so their stacks have the size that RPCs need. An RPC that finds none
-// idle gets a goroutine of its own.
+// streamWorkers are goroutines that stay, so their stacks have the size that RPCs need. An RPC that finds
+// none idle gets a goroutine of its own.
 const streamWorkers = 256
 
 // Bounds of HTTP/1.1.
