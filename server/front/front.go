@@ -83,7 +83,7 @@ func newGRPC(c *config.Config, o Options) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.Creds(arrived{}), grpc.ConnectionTimeout(firstBytesTimeout),
 		grpc.MaxRecvMsgSize(c.MaxRequestBytes + overheadBytes), grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxConcurrentStreams(c.MaxStreams),
-		grpc.ReadBufferSize(64 << 10), grpc.WriteBufferSize(64 << 10), grpc.SharedWriteBuffer(true), grpc.NumStreamWorkers(streamWorkers),
+		grpc.ReadBufferSize(64 << 10), grpc.WriteBufferSize(64 << 10), grpc.NumStreamWorkers(streamWorkers),
 		grpc.ChainUnaryInterceptor(o.Unary...), grpc.ChainStreamInterceptor(o.Stream...),
 	}
 	if k := c.KeepAlive; k.MinTime > 0 {
