@@ -307,7 +307,7 @@ func TestAHopelessTrialEndsEarly(t *testing.T) {
 // A line that is long at times ends each trial: the rule that is tried then is given up, and not kept without
 // a judgment.
 func TestALineThatIsLongAtTimes(t *testing.T) {
-	w, c := fixture{takes: [2]time.Duration{600 * time.Microsecond, time.Millisecond}}, Choice{}
+	w, c := fixture{takes: [2]time.Duration{800 * time.Microsecond, time.Millisecond}}, Choice{}
 	for c.tried == 0 {
 		w.run(&c, 1)
 	}

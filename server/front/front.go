@@ -40,6 +40,10 @@ type Options struct {
 // overheadBytes is what a message may have beyond the bound of a request, as in etcd.
 const overheadBytes = 512 << 10
 
+// streamWorkers are goroutines that stay, so their stacks have the size that RPCs need. An RPC that finds
+// none idle gets a goroutine of its own.
+const streamWorkers = 256
+
 // Bounds of HTTP/1.1.
 const (
 	headerTimeout = 10 * time.Second
@@ -79,7 +83,7 @@ func newGRPC(c *config.Config, o Options) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.Creds(arrived{}), grpc.ConnectionTimeout(firstBytesTimeout),
 		grpc.MaxRecvMsgSize(c.MaxRequestBytes + overheadBytes), grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxConcurrentStreams(c.MaxStreams),
-		grpc.ReadBufferSize(64 << 10), grpc.WriteBufferSize(64 << 10),
+		grpc.ReadBufferSize(64 << 10), grpc.WriteBufferSize(64 << 10), grpc.NumStreamWorkers(streamWorkers),
 		grpc.ChainUnaryInterceptor(o.Unary...), grpc.ChainStreamInterceptor(o.Stream...),
 	}
 	if k := c.KeepAlive; k.MinTime > 0 {
