@@ -41,7 +41,7 @@ func NewCompletions[R any](limit int) *Completions[R] {
 	return &Completions[R]{completion.New[Completion[R]](limit)}
 }
 
-// Ready returns a channel that has an element when outcomes wait. Take removes it; who receives it calls
+// Ready returns a channel that has an element when outcomes wait. Take removes it. The receiver calls
 // Take.
 func (c *Completions[R]) Ready() <-chan struct{} { return c.queue.Ready() }
 

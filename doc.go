@@ -12,17 +12,19 @@
 // At the first start every member must be up once, until the group is founded. From then on a majority is
 // enough. A member that comes back with an empty directory is refused, because it has forgotten its votes.
 //
+// A node is one member of a group. It runs on a host, which is a directory with a log, and an address for
+// other hosts. Open makes a host for its node. With [OpenGroup] many groups share one.
+//
 // Two calls are enough for most programs: Propose for a change, and View for a read. Use [Node.Commit] where
 // the result is not needed. For one goroutine with many commands under way there are [Node.Submit] and
 // [Node.SubmitMany].
 //
 // # What blocks
 //
-// Open reads the log and returns; it waits for no other member. Propose, Pending.Wait, Read, View,
-// ViewExclusive, WaitLeader, WaitApplied, Commit, TakeSnapshot and TransferLeadership wait until their
-// context ends: give them a deadline. Submit, Status, Explain, Metrics, Err, Addr, Events and the methods
-// Poll, Committed and Done of [Pending] never wait. No method may be called by the state machine, and none
-// that waits by the function of ViewExclusive.
+// Open reads the log and returns; it waits for no other member. A method with a context waits until that
+// ends, such as Propose, View and WaitReady: give it a deadline. A method without one waits for no other
+// member. No method may be called by the state machine, and none that waits by the function of
+// ViewExclusive.
 //
 // # What each error means
 //
@@ -32,6 +34,9 @@
 //
 //	ErrOverloaded      Submit: too many commands are under way. Wait for RetryAfter, or use Propose
 //	ErrNotLeader       only with IfLeader: send the client to NotLeaderError.ClientAddr
+//	ErrMachineHalted   the machine of this member could not apply a command: use another member
+//	ErrSkipped         machines could not apply it, and an operator has made all members skip it
+//	ErrReentrant       the state machine has called: call elsewhere
 //	ErrDropped         a new leader's entry took its place. Propose it again
 //	ErrTooLarge        the command is larger than Config.MaxCommandBytes
 //	ErrIndeterminate   the context or the node ended after the command was on its way

@@ -213,8 +213,9 @@ func Durable[C, R any](sm DurableStateMachine[C, R], codec Codec[C]) Machine[C, 
 // machine that is read under View with a lock of its own is not NonBlocking.
 func (m Machine[C, R]) NonBlocking() Machine[C, R] { m.nonBlocking = true; return m }
 
-// Version names the machine's behaviour, such as "v3". Members compare their states by a running hash, among
-// equal versions only: change it with each change of the program that changes a result or a state.
+// Version names the machine's behaviour, such as "v3". Members compare commands, results and states, among
+// equal names only: change it with each change of the program that changes a result or a state. A machine
+// with Versions needs none.
 func (m Machine[C, R]) Version(v string) Machine[C, R] { m.version = v; return m }
 
 // Versions are the versions of a machine's behaviour that a program can do.

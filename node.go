@@ -372,7 +372,7 @@ func (n *Node[C, R]) Explain() Diagnosis { return n.group.Explain() }
 // waits. Package ops renders it for Prometheus.
 func (n *Node[C, R]) Metrics() GroupMetrics { return n.group.Metrics() }
 
-// TransferLeadership makes another member the leader, and returns when it leads: member to, or with 0 the one
+// TransferLeadership makes the member to the leader, and returns when it leads. If to is 0, it is the member
 // that has most of the log. Only the leader can do that; others return a NotLeaderError.
 func (n *Node[C, R]) TransferLeadership(ctx context.Context, to uint64) error {
 	if err := n.rejectReentry("TransferLeadership"); err != nil {

@@ -45,8 +45,8 @@ var memberSeries = []series[groupMetrics]{
 }
 
 var proposalSeries = []series[groupMetrics]{
-	counter("group_proposed_batches_total", "Batches that this leader has put into its log.", func(g *groupMetrics) uint64 { return g.Proposals.Batches }),
-	counter("group_proposed_total", "Commands that this leader has put into its log.", func(g *groupMetrics) uint64 { return g.Proposals.Commands }),
+	counter("group_proposed_batches_total", "Batches of callers of this host that it has put into the log as leader.", func(g *groupMetrics) uint64 { return g.Proposals.Batches }),
+	counter("group_proposed_total", "Commands of callers of this host that it has put into the log as leader; those of other hosts: group_taken_total.", func(g *groupMetrics) uint64 { return g.Proposals.Commands }),
 	counter("group_proposed_bytes_total", "Bytes of these commands.", func(g *groupMetrics) uint64 { return g.Proposals.Bytes }),
 	gauge("group_open_batches", "Batches of this leader that are not committed.", func(g *groupMetrics) int { return g.Batches.Open }),
 	seconds(levels, "group_batch_round_seconds", "Mean time of late from the beginning of a batch to its commit.", func(g *groupMetrics) time.Duration { return g.Batches.Round }),

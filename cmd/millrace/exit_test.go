@@ -32,8 +32,8 @@ import (
 // log, SNAPSHOTS and OBJECTS a host's directory with whole snapshots and objects, HOST that of a stopped
 // host, ARCHIVE one of its archives, MEMBER where a member of a lab serves loads, SERVED where a load serves
 // its results, NEW a directory that does not exist, RESULT one of sim, RUN one of lab, FLIGHT a recording,
-// PKI a directory with a CA and member 9, SURVIVOR that of one host of three, PLAN the id of a plan that was
-// not begun; a host runs in the directory one.
+// SERVICE the directory of a stopped member of the service, PKI a directory with a CA and member 9, SURVIVOR
+// that of one host of three, PLAN the id of a plan that was not begun; a host runs in the directory one.
 var verbs = map[string]string{
 	"millrace version":            "",
 	"millrace bench":              "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
@@ -89,6 +89,7 @@ var verbs = map[string]string{
 	"millrace cert inspect":       "PKI/ca.pem",
 	"millrace bench serve":        "--systems millrace --loads put --members 1 --clients 1 --rounds 1 --duration 50ms --warmup 10ms --quiet",
 	"millrace serve":              "--print-config",
+	"millrace serve log":          "SERVICE",
 	"millrace lab-client":         "", // as log-child
 	"millrace log-child":          "", // its input has no request, so it cannot succeed here
 	"millrace peer-child":         "", // the same
@@ -137,6 +138,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 	labRun := filepath.Join(t.TempDir(), "run")
 	labtest.WriteArchive(t, labRun, labtest.Shape{Seed: 1, Recipe: "b0", Pipelines: []string{"async"}, Rates: []float64{1000, 2000}, Repeats: 1, Seconds: 1})
 	labMember, served := startLabMember(t), serveResults(t, labRun)
+	service, _ := writeService(t)
 	t.Chdir(t.TempDir())
 	addrs := runMembers(t, 2, 3)
 	_, planned, _ := say(t, t.Context(), "plan", "one", "add", "2="+addrs[2], "add", "3="+addrs[3])
@@ -152,7 +154,7 @@ func TestExitStatusesOfEveryVerb(t *testing.T) {
 		}
 		words := strings.Fields(path)[1:]
 		with := func(more string) []string {
-			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "FLIGHT", recording, "PLAN", plan, "RESULT", result, "RUN", labRun, "SERVED", served, "MEMBER", labMember, "NEW", filepath.Join(t.TempDir(), "new")).Replace(more))...)
+			return append(append([]string{}, words...), strings.Fields(strings.NewReplacer("LOG", log, "SNAPSHOTS", taken, "OBJECTS", taken, "HOST", stopped, "ARCHIVE", archive, "PKI", pki, "SURVIVOR", survivor, "FLIGHT", recording, "PLAN", plan, "RESULT", result, "RUN", labRun, "SERVED", served, "MEMBER", labMember, "SERVICE", service, "NEW", filepath.Join(t.TempDir(), "new")).Replace(more))...)
 		}
 		answersInput := path == "millrace log-child" || path == "millrace peer-child" || path == "millrace lab-client"
 		if !answersInput {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,8 @@ of --config-file. Every flag of etcd 3.7 is known: it works, or a sentence says 
   --dev            three members in this process on 127.0.0.1, with data in --data-dir (default millrace-dev); clients at port 2379
   --print-config   print all settings as they are in force, with where they come from, and end
   --version        print which version of etcd's API is served, and end
+
+"millrace serve log DIR" prints what is committed in the directory of a stopped member.
 
 SIGTERM ends a member in order: readiness, leadership, watches, requests, log. A second one ends it at once.
 
@@ -49,6 +52,7 @@ func newServe(a app) *cobra.Command {
 			})
 		},
 	}
+	cmd.AddCommand(newServeLog(a))
 	return cmd
 }
 
@@ -130,6 +134,9 @@ func serveDev(ctx context.Context, a app, l *config.Loaded, logger *slog.Logger)
 		}
 	}
 	d, err := server.StartDev(ctx, o)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w; --dev has fixed ports, %d and %d: stop what listens there, etcd or another --dev, or serve with --listen-client-urls", err, o.Clients, o.Peers)
+	}
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,8 @@ func (c *counted) Apply(batch []millrace.Command[server.Command], results []serv
 
 // machineOf is Machine for a counted store.
 func machineOf(c *counted) millrace.Machine[server.Command, server.Result] {
-	return millrace.Durable(c, millrace.Binary[server.Command]()).Results(millrace.Binary[server.Result]()).Digest(c.digest).Version("1")
+	return millrace.Durable(c, millrace.Binary[server.Command]()).Results(millrace.Binary[server.Result]()).Digest(c.digest).
+		Timers(&c.ends, server.Command{Op: server.Tick}).Version("1")
 }
 
 // applied returns the index of the first command of this life, and how many there were.

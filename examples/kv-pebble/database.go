@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -21,6 +23,8 @@ import (
 // snapshots.
 type database struct {
 	*pebble.DB
+	// ends are the keys that it has an end of: when each goes by itself, in log time. It belongs to write.
+	ends    map[string]time.Duration
 	readers sync.WaitGroup // under way; a database that was replaced is closed after them
 
 	once   sync.Once
@@ -34,23 +38,25 @@ type meta struct {
 	totals  server.Totals
 }
 
-// metaKey is the key of meta; an item has itemPrefix and its key.
+// metaKey is the key of meta. An item has itemPrefix and its key. When an item goes by itself is at endPrefix
+// and its key, as a uvarint.
 var metaKey = []byte("meta")
 
-const itemPrefix = "k"
+const itemPrefix, endPrefix = "k", "t"
 
-// metaVersion is the first byte of meta, and changes with the form of what is stored.
-const metaVersion = 1
+// The first byte of meta changes with the form of what is stored. A program that knows no ends refuses a
+// database that has some.
+const metaVersion, endsVersion = 1, 2
 
-func (m meta) append(b []byte) []byte {
-	b = binary.AppendUvarint(append(b, metaVersion), m.applied)
+func (m meta) append(b []byte, version byte) []byte {
+	b = binary.AppendUvarint(append(b, version), m.applied)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.totals.Keys)), uint64(m.totals.Bytes))
 	return binary.BigEndian.AppendUint64(b, m.totals.Sum)
 }
 
 func parseMeta(b []byte) (m meta, err error) {
-	if len(b) == 0 || b[0] != metaVersion {
-		return m, fmt.Errorf("its description begins with %.1x, want version %d; did another version of this program write it?", b, metaVersion)
+	if len(b) == 0 || b[0] < metaVersion || b[0] > endsVersion {
+		return m, fmt.Errorf("its description begins with %.1x, want version %d or %d; did another version of this program write it?", b, metaVersion, endsVersion)
 	}
 	rest, short := b[1:], false
 	number := func() uint64 {
@@ -72,7 +78,7 @@ func parseMeta(b []byte) (m meta, err error) {
 
 // openDatabase opens the database in a directory, or makes an empty one.
 func openDatabase(fs vfs.FS, dir string) (d *database, m meta, err error) {
-	d = &database{failed: make(chan struct{})}
+	d = &database{failed: make(chan struct{}), ends: map[string]time.Duration{}}
 	d.DB, err = pebble.Open(dir, &pebble.Options{
 		FS:                 fs,
 		DisableWAL:         true,
@@ -92,10 +98,30 @@ func openDatabase(fs vfs.FS, dir string) (d *database, m meta, err error) {
 		m, err = parseMeta(value)
 		err = errors.Join(err, closer.Close())
 	}
+	if err == nil {
+		err = d.readEnds()
+	}
 	if err != nil {
 		return nil, m, errors.Join(fmt.Errorf("the database in %s: %w", dir, err), d.DB.Close())
 	}
 	return d, m, nil
+}
+
+// readEnds reads which items go by themselves.
+func (d *database) readEnds() (err error) {
+	all, err := d.NewIter(&pebble.IterOptions{LowerBound: []byte(endPrefix), UpperBound: []byte{endPrefix[0] + 1}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, all.Close()) }()
+	for all.First(); all.Valid(); all.Next() {
+		at, n := binary.Uvarint(all.Value())
+		if n <= 0 || n != len(all.Value()) || at > math.MaxInt64 {
+			return fmt.Errorf("the end of key %.40q has %d bytes, which are no time", all.Key()[1:], len(all.Value()))
+		}
+		d.ends[string(all.Key()[1:])] = time.Duration(at)
+	}
+	return all.Error()
 }
 
 // memTableBytes is how much is written between two flushes.
@@ -148,14 +174,39 @@ func (d *database) write(changes changes, m meta) (err error) {
 		} else {
 			err = b.Set([]byte(itemPrefix+key), append(binary.AppendUvarint(nil, i.Version), i.Value...), nil)
 		}
+		if err == nil {
+			err = d.writeEnd(b, key, i)
+		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := b.Set(metaKey, m.append(nil), nil); err != nil {
+	version := byte(metaVersion)
+	if len(d.ends) > 0 {
+		version = endsVersion
+	}
+	if err := b.Set(metaKey, m.append(nil, version), nil); err != nil {
 		return err
 	}
-	return b.Commit(pebble.NoSync)
+	if err := b.Commit(pebble.NoSync); err != nil {
+		d.fail(err)
+		return err
+	}
+	return nil
+}
+
+// writeEnd writes when an item goes by itself, if that has changed.
+func (d *database) writeEnd(b *pebble.Batch, key string, i *server.Item) error {
+	was, had := d.ends[key]
+	switch {
+	case i != nil && i.Expires == was && had, !had && (i == nil || i.Expires == 0):
+		return nil
+	case i == nil || i.Expires == 0:
+		delete(d.ends, key)
+		return b.Delete([]byte(endPrefix+key), nil)
+	}
+	d.ends[key] = i.Expires
+	return b.Set([]byte(endPrefix+key), binary.AppendUvarint(nil, uint64(i.Expires)), nil)
 }
 
 // flush makes durable what was written before.

@@ -54,6 +54,7 @@ func openStore(fs vfs.FS, dir string) (_ *store, err error) {
 		return nil, err
 	}
 	s.durable = s.meta.applied
+	s.setTimers(s.db.ends)
 	if err := s.removeLeftovers(); err != nil { // after the database is open: no other process has it
 		return nil, errors.Join(err, s.db.close())
 	}

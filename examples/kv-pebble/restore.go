@@ -48,6 +48,7 @@ func (s *store) RestoreFiles(ctx context.Context, r io.Reader, files millrace.Sn
 	s.db, s.number, s.meta, s.durable = db, number, m, m.applied
 	s.held, s.heldBytes, s.heldFor = nil, 0, nil
 	s.mu.Unlock()
+	s.setTimers(db.ends)
 	if err := errors.Join(old.close(), s.fs.RemoveAll(oldDir)); err != nil { // the next start removes what is left
 		slog.Warn("kv-pebble: a database that was replaced is still there", "dir", oldDir, "err", err)
 	}

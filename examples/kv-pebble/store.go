@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/examples/kv/server"
+	"github.com/millrace/millrace/timers"
 )
 
 // store is the state machine: items in a database on the disk, and those that wait for it while a checkpoint
@@ -19,6 +21,9 @@ type store struct {
 	disk sync.Mutex
 	// applying is held while commands are applied, and while held becomes a part of the database.
 	applying sync.Mutex
+	// ends has the keys that go by themselves: those of the state after the last command. It belongs to Apply
+	// and RestoreFiles. The database has them, too.
+	ends timers.Queue[string]
 
 	mu        sync.RWMutex // guards what follows, for moments
 	db        *database
@@ -36,8 +41,12 @@ type changes map[string]*server.Item
 
 // Machine says what millrace must know of a store.
 func (s *store) Machine() millrace.Machine[server.Command, server.Result] {
-	return millrace.Durable(s, millrace.Binary[server.Command]()).Results(millrace.Binary[server.Result]()).Digest(s.digest).Version("1")
+	return millrace.Durable(s, millrace.Binary[server.Command]()).Results(millrace.Binary[server.Result]()).Digest(s.digest).
+		Timers(&s.ends, server.Command{Op: server.Tick}).Version("1")
 }
+
+// maxExpired bounds the keys that go with one command. More ticks follow if more are due.
+const maxExpired = 1000
 
 // Apply implements millrace.StateMachine.
 func (s *store) Apply(batch []millrace.Command[server.Command], results []server.Result) (err error) {
@@ -49,6 +58,9 @@ func (s *store) Apply(batch []millrace.Command[server.Command], results []server
 	v := &view{store: s, changes: changes{}}
 	m := s.meta
 	for i := range batch {
+		if err := v.expire(&batch[i], &m.totals); err != nil {
+			return err
+		}
 		if results[i], err = m.totals.Apply(v, &batch[i].Value, server.VersionOf(batch[i].Index, batch[i].Pos), batch[i].Time); err != nil {
 			return err
 		}
@@ -79,20 +91,51 @@ func (v *view) Get(key string) (server.Item, bool, error) {
 	if i, changed := v.changes[key]; changed {
 		return found(i)
 	}
-	return v.store.Get(key)
+	i, found, err := v.store.Get(key)
+	i.Expires, _ = v.store.ends.Deadline(key)
+	return i, found, err
 }
 
 func (v *view) Set(key string, i server.Item) error {
 	v.changes[key] = &i
+	if i.Expires != 0 {
+		v.store.ends.Set(key, i.Expires)
+	} else {
+		v.store.ends.Cancel(key)
+	}
 	return nil
 }
 
-// Expire implements server.Items: the database has no timers.
-func (v *view) Expire() bool { return false }
-
 func (v *view) Remove(key string) error {
 	v.changes[key] = nil
+	v.store.ends.Cancel(key)
 	return nil
+}
+
+// expire removes the keys whose time has come at a command.
+func (v *view) expire(c *millrace.Command[server.Command], totals *server.Totals) error {
+	deadline, _ := v.store.ends.Next()
+	for key := range v.store.ends.Expire(c.Time, maxExpired) {
+		i, _, err := v.Get(key)
+		if err != nil {
+			return err
+		}
+		i.Expires = deadline // its timer is gone
+		totals.Remove(key, i)
+		v.changes[key] = nil
+		server.PublishExpired(c, key)
+		deadline, _ = v.store.ends.Next()
+	}
+	return nil
+}
+
+// setTimers makes the timers those of a database.
+func (s *store) setTimers(of map[string]time.Duration) {
+	var ends timers.Queue[string]
+	for key, at := range of {
+		ends.Set(key, at)
+	}
+	s.ends.Replace(&ends)
 }
 
 // Get implements server.Store.

@@ -100,8 +100,6 @@ func (m *items) Remove(key string) error {
 	return nil
 }
 
-func (m *items) Expire() bool { return true }
-
 // Snapshot implements millrace.StateMachine. It copies the map, which shares the values with it.
 func (s *store) Snapshot() (millrace.Snapshot, error) {
 	s.mu.RLock()

@@ -96,7 +96,6 @@ const (
 	Missing          // there is no key to delete
 	Full             // the state would have more than MaxStateBytes
 	NoNumber         // the value is no number, or the sum does not fit
-	Forever          // the store has no keys that go by themselves
 )
 
 // AppendBinary implements encoding.BinaryAppender. The sessions keep results in this form.

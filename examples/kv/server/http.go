@@ -258,8 +258,6 @@ func answer(w http.ResponseWriter, r Result) {
 		refuse(w, http.StatusNotFound, "no such key")
 	case NoNumber:
 		refuse(w, http.StatusConflict, "the value is no decimal number of 64 bits, or the sum would not be")
-	case Forever:
-		refuse(w, http.StatusNotImplemented, "this store has no keys that go by themselves: put it without ttl")
 	case Full:
 		refuse(w, http.StatusInsufficientStorage, "the group would hold more than %d bytes of keys and values; delete some", MaxStateBytes)
 	}

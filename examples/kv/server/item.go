@@ -25,8 +25,6 @@ type Items interface {
 	Get(key string) (i Item, found bool, err error)
 	Set(key string, i Item) error
 	Remove(key string) error
-	// Expire reports whether items with a time to live are kept, and go when it is over.
-	Expire() bool
 }
 
 // Totals describe all items. The zero value is that of none.
@@ -47,11 +45,8 @@ func VersionOf(index uint64, pos uint32) uint64 { return index | uint64(pos)<<48
 // Apply applies a command, which gives this version at log time now, to items, whose totals are t. An error
 // is one of items.
 func (t *Totals) Apply(items Items, c *Command, version uint64, now time.Duration) (Result, error) {
-	switch {
-	case c.Op == Tick:
+	if c.Op == Tick {
 		return Result{Verdict: Done}, nil
-	case c.Op == PutFor && !items.Expire():
-		return Result{Verdict: Forever}, nil
 	}
 	have, found, err := items.Get(c.Key)
 	if err != nil {

@@ -31,6 +31,7 @@ type Options struct {
 	FS              vfs.FS
 	BlockCacheBytes int64
 	MemTableBytes   uint64 // how much is written between two flushes; 0: 32 MiB
+	ReadOnly        bool   // nothing is written, not even what a crash has left to do
 	Logger          *slog.Logger
 }
 
@@ -58,6 +59,7 @@ func Open(dir string, o Options) (*Engine, error) {
 	opts := &pebble.Options{
 		FS:                         o.FS,
 		DisableWAL:                 true,
+		ReadOnly:                   o.ReadOnly,
 		Cache:                      cache,
 		Comparer:                   &cockroachkvs.Comparer,
 		KeySchema:                  cockroachkvs.KeySchema.Name,
