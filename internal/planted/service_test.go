@@ -12,6 +12,17 @@ var serviceBugs = []bug{
 `}}},
 	{name: "watch_future", what: "a watch on a future revision gets older events", in: "server/watch", found: "TestEachEventOnce", edits: []edit{{"server/watch/stream.go",
 		`	return revision >= w.next && `, `	return `}}},
+	{name: "watch_events_not_made", what: "the ring claims to have revisions whose events were not made, because no stream was open", in: "server/watch", found: "TestEventsThatWereNotMade", edits: []edit{{"server/feed/feed.go",
+		`		f.batches, f.bytes = nil, 0
+		f.first, f.next = revision+1, revision+1
+		f.wake()
+		return
+	}
+	for`, `		f.next = revision + 1
+		f.wake()
+		return
+	}
+	for`}}},
 	{name: "watch_progress_ahead", what: "a request for progress is answered before the events of watchers that are behind", in: "server/watch", found: "TestProgressIsNeverAhead", edits: []edit{{"server/watch/stream.go",
 		`		reached = min(reached, w.next-1)
 `, `		_ = w

@@ -1,11 +1,15 @@
 // Package feed is what Apply tells the watchers: a ring of the latest events, in the order of revisions.
 // Apply never waits for a reader. A reader that is slower than the ring is behind, and reads the history from
 // the store (kv.Machine.History) until its cursor is in the ring again.
+//
+// While no stream is open, nothing is in the ring: Apply makes no events, and the first watcher that begins
+// in the past reads the history.
 package feed
 
 import (
 	"bytes"
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
@@ -60,6 +64,8 @@ type Feed struct {
 	first    int64   // all events of [first, next) are in batches
 	next     int64   // the revision after the last one that is visible
 	restored uint64  // how often the state was replaced
+
+	unwatched atomic.Bool
 }
 
 // New returns a feed of up to maxBytes, behind revision.
@@ -67,10 +73,24 @@ func New(maxBytes, revision int64) *Feed {
 	return &Feed{wait: make(chan struct{}), max: maxBytes, first: revision + 1, next: revision + 1}
 }
 
-// Publish appends batches. Everything through revision is visible. The state machine calls it.
+// SetWatched says whether a stream is open. A new feed is watched.
+func (f *Feed) SetWatched(watched bool) { f.unwatched.Store(!watched) }
+
+// IsWatched reports whether events are wanted. One call of Apply asks once, so what it publishes is whole.
+func (f *Feed) IsWatched() bool { return !f.unwatched.Load() }
+
+// Publish appends the batches of all revisions since the last call, through revision, which is visible now.
+// Without batches the revisions are not in the ring, and neither is what came before. The state machine calls
+// it.
 func (f *Feed) Publish(batches []Batch, revision int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(batches) == 0 || f.unwatched.Load() {
+		f.batches, f.bytes = nil, 0
+		f.first, f.next = revision+1, revision+1
+		f.wake()
+		return
+	}
 	for _, b := range batches {
 		f.batches = append(f.batches, b)
 		f.bytes += b.size()

@@ -18,7 +18,8 @@ import (
 func (m *Machine) Apply(batch []millrace.Command[[]byte], results []command.Result) error {
 	s := m.store.Load()
 	a := &applier{m: m, state: m.state}
-	a.p = s.Begin(a.hasLease)
+	a.p = s.Begin(a.hasLease, m.feed.IsWatched())
+	before := a.p.Meta().Revision
 	defer a.p.Close()
 	for i := range batch {
 		c := &batch[i]
@@ -43,7 +44,7 @@ func (m *Machine) Apply(batch []millrace.Command[[]byte], results []command.Resu
 	m.mu.Lock()
 	m.state = a.state
 	m.mu.Unlock()
-	if revision := a.p.Meta().Revision; len(events) > 0 {
+	if revision := a.p.Meta().Revision; revision > before {
 		m.feed.Publish(events, revision)
 	}
 	return nil

@@ -96,18 +96,22 @@ func TestAllocationsOfAPut(t *testing.T) {
 	defer m.Close()
 	const n = 64
 	batch, results := puts(n), make([]command.Result, n)
-	for awaited, most := range map[bool]float64{false: 12, true: 16} {
+	for _, c := range []struct {
+		awaited, watched bool
+		most             float64
+	}{{false, false, 8}, {false, true, 12}, {true, true, 16}} {
+		m.feed.SetWatched(c.watched)
 		for i := range batch {
-			batch[i].Awaited = awaited
+			batch[i].Awaited = c.awaited
 		}
 		per := testing.AllocsPerRun(50, func() {
 			if err := m.Apply(batch, results); err != nil {
 				t.Fatal(err)
 			}
 		}) / n
-		t.Logf("a put, awaited %v: %.1f allocations", awaited, per)
-		if per > most {
-			t.Errorf("a put, awaited %v, allocates %.1f times, at most %.0f", awaited, per, most)
+		t.Logf("a put, awaited %v, watched %v: %.1f allocations", c.awaited, c.watched, per)
+		if per > c.most {
+			t.Errorf("a put, awaited %v, watched %v, allocates %.1f times, at most %.0f", c.awaited, c.watched, per, c.most)
 		}
 	}
 }

@@ -42,8 +42,8 @@ type Options struct {
 	Dir             string // of an engine on the disk, below the directory of the node: files are linked between the two
 	Engine          string // "pebble" (default), "memory"
 	HeadCacheBytes  int64  // 0: 64 MiB
-	BlockCacheBytes int64  // 0: 256 MiB
-	FeedBytes       int64  // 0: 64 MiB
+	BlockCacheBytes int64  // 0: 128 MiB
+	FeedBytes       int64  // 0: 32 MiB
 	QuotaBytes      int64  // not used here: members must agree, so the quota is that of command.Settings in the log
 	Logger          *slog.Logger
 }
@@ -56,10 +56,10 @@ func (o Options) withDefaults() Options {
 		o.HeadCacheBytes = 64 << 20
 	}
 	if o.BlockCacheBytes == 0 {
-		o.BlockCacheBytes = 256 << 20
+		o.BlockCacheBytes = 128 << 20
 	}
 	if o.FeedBytes == 0 {
-		o.FeedBytes = 64 << 20
+		o.FeedBytes = 32 << 20
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -19,20 +19,21 @@ import (
 // Rejected: to write a part of the batch before a command that reads a range. Commands with one index of the
 // log must reach the disk together, or a crash between them applies some of them twice.
 type Pass struct {
-	s      *Store
-	over   *overlay
-	reader engine.Reader
-	batch  engine.Batch
-	meta   Meta
-	events []feed.Batch
-	leases func(id int64) bool // is there such a lease
-	buf    []byte
-	prefix []byte
+	s       *Store
+	over    *overlay
+	reader  engine.Reader
+	batch   engine.Batch
+	meta    Meta
+	watched bool // events are wanted
+	events  []feed.Batch
+	leases  func(id int64) bool // is there such a lease
+	buf     []byte
+	prefix  []byte
 }
 
-// Begin begins a pass. leases says which leases there are.
-func (s *Store) Begin(leases func(id int64) bool) *Pass {
-	return &Pass{s: s, over: newOverlay(), reader: s.eng.Read(), batch: s.eng.Batch(), meta: s.Visible(), leases: leases}
+// Begin begins a pass. leases says which leases there are, and watched whether its events are wanted.
+func (s *Store) Begin(leases func(id int64) bool, watched bool) *Pass {
+	return &Pass{s: s, watched: watched, over: newOverlay(), reader: s.eng.Read(), batch: s.eng.Batch(), meta: s.Visible(), leases: leases}
 }
 
 // Batch returns the batch, for what the caller adds.
@@ -44,7 +45,7 @@ func (p *Pass) Meta() Meta { return p.meta }
 // Mix chains numbers of a command that changes no keys into the digest.
 func (p *Pass) Mix(numbers ...uint64) { p.meta.mix(numbers...) }
 
-// Commit writes the batch, and makes the pass visible. It returns the events of the pass.
+// Commit writes the batch, and makes the pass visible. It returns the events of the pass if they are wanted.
 func (p *Pass) Commit() ([]feed.Batch, error) {
 	if err := p.s.eng.Write(p.batch); err != nil {
 		return nil, err
@@ -187,12 +188,17 @@ func (t tx) finish() {
 	if len(changes) == 0 {
 		return
 	}
-	b := feed.Batch{Revision: p.meta.Revision + 1, Events: make([]feed.Event, 0, len(changes))}
 	for _, v := range changes {
 		p.write(v)
-		b.Events = append(b.Events, eventOf(v))
 	}
 	p.meta.Revision++
+	if !p.watched {
+		return
+	}
+	b := feed.Batch{Revision: p.meta.Revision, Events: make([]feed.Event, 0, len(changes))}
+	for _, v := range changes {
+		b.Events = append(b.Events, eventOf(v))
+	}
 	p.events = append(p.events, b)
 }
 

@@ -44,6 +44,7 @@ type hub struct {
 
 func newHub(s Store, maxBytes int64) *hub {
 	current, _ := s.Revision()
+	s.Feed().SetWatched(false)
 	return &hub{store: s, maxBytes: maxBytes, cursor: current + 1, index: newIndex(), streams: map[*stream]bool{}, owing: map[*stream]bool{}}
 }
 

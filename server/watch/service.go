@@ -79,6 +79,7 @@ func (v *Service) Watch(g pb.Watch_WatchServer) error {
 	s := newStream(ctx, g.Send)
 	v.hub.mu.Lock()
 	v.hub.streams[s] = true
+	v.hub.store.Feed().SetWatched(true)
 	v.hub.mu.Unlock()
 	defer v.leave(s)
 	go func() { // ends with the stream: Recv returns then
@@ -111,6 +112,7 @@ func (v *Service) leave(s *stream) {
 	v.hub.bytes.Add(-s.bytes)
 	s.queue, s.bytes = nil, 0
 	delete(v.hub.streams, s)
+	v.hub.store.Feed().SetWatched(len(v.hub.streams) > 0)
 	delete(v.hub.owing, s)
 }
 

@@ -30,7 +30,7 @@ import (
 type Options struct {
 	FS              vfs.FS
 	BlockCacheBytes int64
-	MemTableBytes   uint64 // how much is written between two flushes; 0: 64 MiB
+	MemTableBytes   uint64 // how much is written between two flushes; 0: 32 MiB
 	ReadOnly        bool   // nothing is written, not even what a crash has left to do
 	Logger          *slog.Logger
 }
@@ -54,7 +54,7 @@ func Open(dir string, o Options) (*Engine, error) {
 	cache := pebble.NewCache(o.BlockCacheBytes)
 	defer cache.Unref()
 	if o.MemTableBytes == 0 {
-		o.MemTableBytes = 64 << 20
+		o.MemTableBytes = 32 << 20
 	}
 	opts := &pebble.Options{
 		FS:                         o.FS,
