@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/event"
@@ -109,8 +110,15 @@ func TestARepairedSurvivorIsRescued(t *testing.T) {
 		c.disks[i] = crashfs.New()
 		c.start(i, 1)
 	}
-	for range 20 {
-		c.propose(1, "command")
+	for range 20 { // each in a record of its own, so that the middle of the log is behind the founding
+		r := c.propose(1, "command")
+		for ctx := deadline(t); c.hosts[0].Group(1).Status().Durable < r.Index; {
+			select {
+			case <-time.After(time.Millisecond):
+			case <-ctx.Done():
+				t.Fatalf("entry %d is committed, and not on the disk of host 1", r.Index)
+			}
+		}
 	}
 	for i := range c.disks {
 		c.stop(i)
