@@ -213,6 +213,9 @@ func TestEtcdctl(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctls := map[string]string{"3.7": all["etcdctl"]}
+	if old := all["etcdctl34"]; old != "" {
+		ctls["3.4"] = old
+	}
 	if path, err := exec.LookPath("etcdctl"); err == nil {
 		ctls["of the system"] = path
 	}

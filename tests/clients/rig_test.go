@@ -24,9 +24,13 @@ var programs = sync.OnceValues(func() (map[string]string, error) {
 		return nil, err
 	}
 	all := map[string]string{"dir": dir}
-	for name, from := range map[string][2]string{
+	sources := map[string][2]string{
 		"etcd": {"programs", "go.etcd.io/etcd/server/v3"}, "etcdctl": {"programs", "go.etcd.io/etcd/etcdctl/v3"}, "millrace": {"../../cmd", "./millrace"},
-	} {
+	}
+	if *which == "all" || strings.Contains(*which, "etcdctl 3.4") {
+		sources["etcdctl34"] = [2]string{"programs/etcdctl34", "go.etcd.io/etcd/etcdctl"}
+	}
+	for name, from := range sources {
 		all[name] = filepath.Join(dir, name)
 		build := exec.Command("go", "build", "-o", all[name], from[1])
 		build.Dir, build.Env = from[0], append(os.Environ(), "GOWORK=off")
