@@ -25,6 +25,7 @@ type client struct {
 }
 
 var clients = []client{
+	{name: "clientv3 (Go)", byItself: true, prepare: golang, dir: "golang"},
 	{name: "etcd3gw (Python, JSON)", byItself: true, prepare: python("gateway.py"), dir: "python"},
 	{name: "etcd3 (Python, gRPC)", byItself: true, prepare: python("native.py"), dir: "python"},
 	{name: "etcd3 (npm)", prepare: node, dir: "node"},
@@ -111,6 +112,16 @@ func prepared(t *testing.T, dir string, command ...string) (missing string) {
 		return fmt.Sprintf("%s: %v: %s", strings.Join(command, " "), err, out[max(0, len(out)-400):])
 	}
 	return ""
+}
+
+func golang(t *testing.T) ([]string, string) {
+	program := filepath.Join(t.TempDir(), "client")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
+	build.Dir, build.Env = "golang", append(os.Environ(), "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the client: %v\n%s", err, out)
+	}
+	return []string{program}, ""
 }
 
 func python(script string) func(t *testing.T) ([]string, string) {
