@@ -38,3 +38,44 @@ func TestLostDirectoryComesBackBetweenTwoGroups(t *testing.T) {
 		t.Errorf("the new directory is refused: %v", err)
 	}
 }
+
+// A member lags behind the entry that has replaced a directory, and has never recorded that host. It is
+// refused, which may lead by now, until another member tells of a later roster. A directory that some group
+// has replaced is refused in spite of that. Seed 8186 of the simulator: the member refused its leader for ever.
+func TestALaterRosterAdmitsAHostThatWasNeverRecorded(t *testing.T) {
+	l := openTestHost(t, 3)
+	l.lead()
+	l.group.members.commits.SetRoster(bound(l, rosterOf(9, 1, 2, 4)))
+	in := (*inbound)(l.Host)
+	admit := func(i transport.Incarnation) error {
+		peer := in.Introduce()
+		peer.ID, peer.Incarnation, peer.Addr, peer.Members = 4, i, "host 4", nil
+		return in.Admit(peer, "test")
+	}
+	now := transport.Incarnation{7}
+	if err := admit(now); err == nil {
+		t.Fatal("another directory than the group is bound to is admitted")
+	}
+	later := rosterOf(12, 1, 2, 4)
+	later.Members[2].Incarnation = now
+	l.group.members.Rosters.AcceptHint(later)
+
+	second := l.open(2, &commands{})
+	l.leadGroup(second)
+	gone := bound(l, rosterOf(9, 1, 2, 4))
+	gone.Removed = []membership.Member{{ID: 4, Incarnation: now}}
+	second.members.commits.SetRoster(gone)
+	if err := admit(now); err == nil {
+		t.Error("a directory is admitted that a group has replaced")
+	}
+	second.members.commits.SetRoster(bound(l, rosterOf(10, 1, 2)))
+	if err := admit(now); err != nil {
+		t.Errorf("a later roster binds the group to it, and %v", err)
+	}
+}
+
+// bound makes the first member of a roster the directory of a host.
+func bound(l *testHost, r *membership.Roster) *membership.Roster {
+	r.Members[0].Incarnation = l.incarnation()
+	return r
+}

@@ -162,15 +162,20 @@ func (h *Host) admitted(id uint64, before transport.Incarnation) {
 }
 
 // rejectUnbound rejects a host that this one has never recorded if it comes with another directory than a
-// group is bound to. Otherwise the wrong directory would be recorded, and the right one refused later.
+// group is bound to, here or by a later roster of another member (members/query.go). Otherwise the wrong
+// directory would be recorded, and the right one refused later.
 func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 	if _, known := h.trust.admission.Incarnation(peer.ID); known {
 		return nil
 	}
+	isReplaced := slices.ContainsFunc(h.groups.all(), func(g *Group) bool {
+		r := g.roster()
+		return r != nil && r.Was(peer.ID, peer.Incarnation)
+	})
 	var other *Group
 	for _, g := range h.groups.all() {
 		switch i, bound := g.members.View().BoundTo(peer.ID); {
-		case bound && i == peer.Incarnation:
+		case bound && i == peer.Incarnation, !isReplaced && g.members.View().IsHinted(peer.ID, peer.Incarnation):
 			return nil
 		case bound:
 			other = g

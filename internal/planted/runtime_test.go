@@ -8,6 +8,12 @@ var runtimeBugs = []bug{
 		`if moves := m.recent.Load(); moves != nil {
 		return moves.Count(`, `if moves := m.recent.Load(); moves != nil && false {
 		return moves.Count(`}}},
+	{name: "hint_of_the_unrecorded", what: "a member that lags refuses its leader for ever, whose directory was replaced and which it has never recorded", in: "host", found: "TestALaterRosterAdmitsAHostThatWasNeverRecorded", also: []judge{{in: "sim", test: "TestSeeds", args: "-first 8186 -seeds 1", says: "has not elected a leader, committed and converged"}}, edits: []edit{{"host/handshakes.go",
+		`, !isReplaced && g.members.View().IsHinted(peer.ID, peer.Incarnation):`, `:`}, {"host/handshakes.go",
+		`	isReplaced := slices`, `	_ = slices`}}},
+	{name: "hint_of_the_replaced", what: "a later roster of one group admits a directory that another has replaced, where the host was never recorded", in: "host", found: "TestALaterRosterAdmitsAHostThatWasNeverRecorded", edits: []edit{{"host/handshakes.go",
+		`, !isReplaced && g.members.View()`, `, g.members.View()`}, {"host/handshakes.go",
+		`	isReplaced := slices`, `	_ = slices`}}},
 	{name: "any_directory", what: "a host accepts a peer with any directory", in: "sim", found: "TestSeeds", args: "-seeds 100 -failures 1", says: "were introduced to each other", edits: []edit{{"host/handshakes.go",
 		`h.trust.admission.Incarnation(peer.ID); known {`, `h.trust.admission.Incarnation(peer.ID); known || true {`}, {"host/internal/identity/admission.go",
 		`return heard &&`, `return true || heard &&`}, {"host/internal/identity/admission.go",
