@@ -39,9 +39,9 @@ func TestLostDirectoryComesBackBetweenTwoGroups(t *testing.T) {
 	}
 }
 
-// A member lags behind the entry that has replaced a directory, and has never recorded that host. It is
-// refused, which may lead by now, until another member tells of a later roster. A directory that some group
-// has replaced is refused in spite of that. Seed 8186 of the simulator: the member refused its leader for ever.
+// A member lags behind the entry that has replaced a directory, and has never recorded that host. It refuses
+// the host, which may lead by now, until another member reports a later roster. A directory that some group
+// has replaced is refused in spite of that. In seed 8186 the member refused its leader for ever.
 func TestALaterRosterAdmitsAHostThatWasNeverRecorded(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
