@@ -34,11 +34,11 @@ import (
 )
 
 // Frames of released versions. testdata/released/frames-REVISION.txt has the bytes of each kind of frame, as
-// that revision writes them: a line is a name and the bytes in hexadecimal. frames.txt is of this tree.
+// that revision writes them. A line is a name and the bytes in hexadecimal. frames.txt is of this tree.
 //
 // TestReleasedFrames decodes the lines of all files, and compares fields. It also encodes the same fields,
-// and demands the old bytes: hosts of both revisions speak version 3 of the transport protocol, so what this
-// tree writes is what the old one reads. A kind that the old one does not know is dropped there, and counted.
+// and demands the old bytes. Hosts of both revisions speak version 3 of the transport protocol, so the old
+// one reads what this tree writes. A kind that the old one does not know is dropped there, and counted.
 //
 // A release adds a file: copy frames.txt and handshake.txt (transport/tcp) under its name. A revision that
 // lacks this test makes its own: copy both tests and internal/golden into it, drop the rows that do not

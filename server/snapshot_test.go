@@ -61,7 +61,7 @@ func receiveSnapshot(t *testing.T, engine string) {
 	write(10, false)
 	for _, compact := range []bool{false, true} {
 		// What the leader had for the member when it stopped may wait at the sender, and lead to entries that the
-		// log has: then it needs no snapshot, and all is tried again.
+		// log has. Then it needs no snapshot, and all is tried again.
 		for try := 1; ; try++ {
 			c.stop(2)
 			write(60, compact)

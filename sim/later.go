@@ -21,11 +21,11 @@ import (
 
 // What a later version of Millrace writes, and this one must refuse. In runs with upgrades
 //
-//	a leader sends appends with an entry that this program does not know: no log takes them   (checkLog)
-//	the log of a host has such an entry when the present program starts on it: the group is
-//	not opened, a sentence names the entry, and the log has it afterwards                     checkGoingBack
-//	a learner whose program cannot do the version of the group is not promoted by a leader
-//	that knows it                                                                             checkPromotions
+//	checkLog         No log takes the appends of a leader with an entry that this program does not know.
+//	checkGoingBack   The log of a host has such an entry when the present program starts on it. The group is
+//	                 not opened, a sentence names the entry, and the log has it afterwards.
+//	checkPromotions  A leader that knows that the program of a learner cannot do the version of the group
+//	                 does not promote it.
 
 // laterPart is the part of the seed.
 const laterPart = 125
@@ -58,7 +58,7 @@ func (u *upgrades) addLater(batch []transport.Envelope) []transport.Envelope {
 }
 
 // checkGoingBack starts the present program on a copy of the disk of a host that is down, as if a later
-// program had run on it: the log of one group ends with an entry of that. The host speaks with no other one.
+// program had run on it. The log of one group ends with an entry of that. The host speaks with no other one.
 func (u *upgrades) checkGoingBack(h *machine) {
 	if h.alive != nil || u.w.user != nil || u.later.IntN(3) > 0 {
 		return

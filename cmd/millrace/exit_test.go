@@ -31,9 +31,9 @@ import (
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole
 // log, SNAPSHOTS and OBJECTS a host's directory with whole snapshots and objects, HOST that of a stopped
 // host, ARCHIVE one of its archives, MEMBER where a member of a lab serves loads, SERVED where a load serves
-// its results, NEW a directory that does not exist, RESULT one of sim, RUN one of lab, FLIGHT a recording,
-// SERVICE the directory of a stopped member of the service, PKI a directory with a CA and member 9, SURVIVOR
-// that of one host of three, PLAN the id of a plan that was not begun; a host runs in the directory one.
+// its results, NEW a directory that does not exist, RESULT one of sim, RUN one of lab, FLIGHT a recording.
+// SERVICE is the directory of a stopped member of the service, PKI one with a CA and member 9, SURVIVOR that
+// of one host of three. PLAN is the id of a plan that was not begun. A host runs in the directory one.
 var verbs = map[string]string{
 	"millrace version":            "",
 	"millrace bench":              "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",

@@ -17,27 +17,11 @@ import (
 func TestToolsReadWhereTheyCannotWrite(t *testing.T) {
 	dir, archive := writeHost(t)
 	work := t.TempDir()
-	for up := dir; strings.HasPrefix(up, os.TempDir()+"/"); up = filepath.Dir(up) {
-		chmod(t, up, 0o755)
-	}
-	for up := work; strings.HasPrefix(up, os.TempDir()+"/"); up = filepath.Dir(up) {
-		chmod(t, up, 0o755)
-	}
+	makeReachable(t, dir)
+	makeReachable(t, work)
 	chmod(t, filepath.Dir(archive), 0o755)
 	chmod(t, archive, 0o444)
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		mode := fs.FileMode(0o444)
-		if e.IsDir() {
-			mode = 0o555
-		}
-		return os.Chmod(path, mode)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	makeReadOnly(t, dir)
 	chmod(t, work, 0o777)
 	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
@@ -84,6 +68,31 @@ func TestToolsReadWhereTheyCannotWrite(t *testing.T) {
 func chmod(t *testing.T, path string, mode fs.FileMode) {
 	t.Helper()
 	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// makeReachable lets other users pass the directories above a path.
+func makeReachable(t *testing.T, path string) {
+	t.Helper()
+	for ; strings.HasPrefix(path, os.TempDir()+"/"); path = filepath.Dir(path) {
+		chmod(t, path, 0o755)
+	}
+}
+
+// makeReadOnly takes the permission to write from all files and directories of a tree.
+func makeReadOnly(t *testing.T, dir string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o444)
+		if e.IsDir() {
+			mode = 0o555
+		}
+		return os.Chmod(path, mode)
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,27 +16,12 @@ import (
 	"github.com/millrace/millrace/server/audit"
 )
 
-// The log of a stopped member has each request with the revision that its client saw, also for a user who can
-// only read, and a wrong directory gets a sentence.
+// The log of a stopped member has each request with the revision that its client saw. A user who can only
+// read sees it, too. A wrong directory gets a sentence.
 func TestServeLog(t *testing.T) {
 	dir, revisions := writeService(t)
-	for up := dir; strings.HasPrefix(up, os.TempDir()+"/"); up = filepath.Dir(up) {
-		if err := os.Chmod(up, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		mode := fs.FileMode(0o444)
-		if e.IsDir() {
-			mode = 0o555
-		}
-		return os.Chmod(path, mode)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	makeReachable(t, dir)
+	makeReadOnly(t, dir)
 	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)

@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/millrace/millrace/internal/scratch"
 	"github.com/millrace/millrace/server"
 	"github.com/millrace/millrace/server/config"
 )
@@ -19,7 +19,7 @@ import (
 func writeService(t *testing.T) (dir string, revisions []int64) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "m1")
-	peer, client := freeAddr(t), freeAddr(t)
+	peer, client := scratch.Address(t), scratch.Address(t)
 	l, err := config.Load([]string{
 		"--name=m1", "--data-dir=" + dir, "--listen-peer-urls=http://" + peer, "--initial-cluster=m1=http://" + peer,
 		"--listen-client-urls=http://" + client, "--advertise-client-urls=http://" + client, "--heartbeat-interval=20", "--election-timeout=200",
@@ -57,14 +57,4 @@ func writeService(t *testing.T) (dir string, revisions []int64) {
 		t.Fatal(err)
 	}
 	return dir, []int64{put.Header.Revision, txn.Header.Revision, leased.Header.Revision}
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -189,8 +189,8 @@ func (s *side) call(ctx context.Context, r *row, rest string, more []string) str
 // silent is the answer of a stream that says nothing.
 const silent = "nothing comes"
 
-// stream sends all requests of a stream, and returns what comes: at least the responses that the table has,
-// if they come in time, and what comes within a quiet moment after them.
+// stream sends all requests of a stream, and returns what comes. It waits for the responses that the table
+// has, as long as they may take, and then for a quiet moment.
 func (s *side) stream(ctx context.Context, of protoreflect.MethodDescriptor, path string, requests []proto.Message, response func() proto.Message, want int) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -62,9 +62,9 @@ func puts(n int) []millrace.Command[[]byte] {
 	return batch
 }
 
-// TestCallsOfAPut: a put of a key whose head is in the cache reads nothing from the engine, and neither does
-// one of a new key while the cache has all keys: as here at first, and not in a store that was opened with
-// some, or in one with too small a cache. It sets two keys. A call of Apply writes one batch with one more.
+// TestCallsOfAPut: a put of a key whose head is in the cache reads nothing from the engine. Neither does one
+// of a new key while the cache has all keys. It does not have them in a store that was opened with some, or
+// with too small a cache. A put sets two keys. A call of Apply writes one batch with one more.
 func TestCallsOfAPut(t *testing.T) {
 	m := must(build(vfs.NewMem(), Options{Engine: "memory"}))
 	c := &counted{Engine: m.store.Load().Engine()}

@@ -56,7 +56,8 @@ func (s *Store) HashKV(ctx context.Context, rev int64) (h Hash, err error) {
 func (v *view) hash(ctx context.Context, rev int64) (h Hash, err error) {
 	h = Hash{Compacted: v.meta.Compacted, Revision: rev}
 	keeps := false // a key lives at rev
-	if rev > 0 {   // nothing has a version below; as in etcd the hash of nothing is no error
+	// Nothing has a version below 1. As in etcd, the hash of nothing is no error.
+	if rev > 0 {
 		err = v.scan(ctx, []byte{0}, []byte{0}, rev, func(item) (bool, error) {
 			keeps = true
 			return false, nil

@@ -13,8 +13,7 @@ import (
 )
 
 // profiles are profiles of all members during one measurement: of the processor, and of the heap at its end.
-// Both systems serve them below
-// /debug/pprof/ of their client address.
+// Both systems serve them below /debug/pprof/ of their client address.
 type profiles struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
