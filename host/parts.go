@@ -144,6 +144,14 @@ func (p *published) Load() (s diagnosis.Status) {
 // own is Load for the turn.
 func (p *published) own() diagnosis.Status { return p.s }
 
+// commit publishes what is committed before the turn hands it over: callers that are answered find it.
+func (p *published) commit(through, lastIndex uint64) {
+	if s := p.s; through > s.Committed {
+		s.Committed, s.LastIndex = through, lastIndex
+		p.Store(s)
+	}
+}
+
 func (p *published) Store(s diagnosis.Status) {
 	p.leads.Store(s.Role == event.RoleLeader)
 	was, now := words(&p.s), words(&s)
