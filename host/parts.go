@@ -306,8 +306,9 @@ type groupMachine struct {
 	divergence divergence.Comparison
 	objects    *objects.Keeper // nil: there are none
 	versions   versions.Group
-	decideBy   int64      // the tick at which this leader gives up to skip a command; 0: it skips none (skip.go)
-	feed       *feed.Feed // what it publishes; nil: it is no CommandMachine
+	backlog    proposals.Backlog // of its leader
+	decideBy   int64             // the tick at which this leader gives up to skip a command; 0: it skips none (skip.go)
+	feed       *feed.Feed        // what it publishes; nil: it is no CommandMachine
 }
 
 // groupMembers says who counts in a group, how that began, and how it is to change.
