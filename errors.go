@@ -110,6 +110,7 @@ func RetryAfter(err error) (after time.Duration, overloaded bool) { return outco
 //	Commands   int           // how many wait in this group
 //	Bytes      int64         // the memory that they take
 //	Share      int64         // what the waiting commands of all groups of the host may take
+//	Behind     int64         // what the leader's machine has still to apply, if that is why; 0: it is not
 //	func Error() string        // the numbers in a sentence
 //	func Is(target error) bool // true for ErrOverloaded
 type OverloadedError = outcome.OverloadedError

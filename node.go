@@ -30,6 +30,7 @@ type (
 	//	Placement        Placement      // which members should lead; default all are equal
 	//	Snapshots        SnapshotPolicy // when snapshots are taken; the zero value is good
 	//	PublicationBytes int64          // what is kept for subscribers; default 16 MiB, at most 1 GiB
+	//	MaxLagBytes      int64          // what a leader's machine may have still to apply; default the memory
 	//	MaxAppendBytes   int            // the soft size of an append to a follower; default 1 MiB
 	//	MaxCommandBytes  int            // the most of one command; default 8 MiB
 	//	func Validate(c host.Config) error // the first setting that a host with c would refuse
