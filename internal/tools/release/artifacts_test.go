@@ -167,7 +167,7 @@ func checkImage(t *testing.T, image, out, version string) {
 	}
 }
 
-// untar reads a tar, which must have its end: two blocks of zeros, without which tar and docker load refuse it.
+// untar reads a tar. It must have its end, two blocks of zeros: tar and docker load refuse it without.
 func untar(t *testing.T, content []byte) map[string][]byte {
 	t.Helper()
 	if n := len(content); n%512 != 0 || n < 1024 || !bytes.Equal(content[n-1024:], make([]byte, 1024)) {

@@ -44,7 +44,7 @@ func TestFullDiskSaysWhatToDo(t *testing.T) {
 	_ = e.Close()
 }
 
-// A full disk that refuses the list of files is told to Fatal, with the same sentence: Pebble cannot continue.
+// Fatal gets the same sentence when a full disk refuses the list of files: Pebble cannot continue.
 func TestFullDiskOfTheManifestIsFatal(t *testing.T) {
 	var full atomic.Bool
 	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {

@@ -268,8 +268,8 @@ func (l logger) Errorf(format string, args ...any) {
 	l.to.Error("pebble: "+fmt.Sprintf(format, args...), "dir", l.dir)
 }
 
-// Fatalf does not return, as Pebble expects: it calls it where it cannot continue. An error of the disk goes to
-// Options.Fatal. Anything else is a bug. In a call of the machine its panic stops the group (the host catches
+// Fatalf does not return, as Pebble expects: it calls it where it cannot continue. An error of the disk goes
+// to Options.Fatal. Anything else is a bug. In a call of the machine its panic stops the group (the host catches
 // it), in a goroutine of Pebble it ends the process.
 func (l logger) Fatalf(format string, args ...any) {
 	l.Errorf(format, args...)
