@@ -269,8 +269,8 @@ func (l logger) Errorf(format string, args ...any) {
 }
 
 // Fatalf does not return, as Pebble expects: it calls it where it cannot continue. An error of the disk goes
-// to Options.Fatal. Anything else is a bug. In a call of the machine its panic stops the group (the host catches
-// it), in a goroutine of Pebble it ends the process.
+// to Options.Fatal. Anything else is a bug. In a call of the machine its panic stops the group, because the
+// host catches it. In a goroutine of Pebble it ends the process.
 func (l logger) Fatalf(format string, args ...any) {
 	l.Errorf(format, args...)
 	for _, arg := range args {
