@@ -36,10 +36,6 @@ var poisonBugs = []bug{
 		`	if err := g.rejectSkip(s.At, g.leadership.leader.IsAhead); err != nil {`, `	if err := error(nil); err != nil {`}}},
 	{name: "suspects_together", what: "after a start the commands of which one has halted the machine are one batch again", in: "host", found: "TestSuspectCommandsAreAppliedOneByOne", edits: []edit{{"host/internal/apply/note.go",
 		`q.note.First <= index && index <= q.note.Last`, `false && index > 0`}}},
-	{name: "skips_not_read", what: "a member that starts again does not read which commands are skipped", in: "host", found: "TestSkipsAreReadAtAStart", edits: []edit{{"host/groups.go",
-		`	g.openSkips(committed)
-`, `	_ = committed
-`}}},
 	{name: "suspect_state_goes_on", what: "a machine that is made again from a snapshot keeps the state in which it has halted", in: "sim", found: "TestDivergence", args: "-divergences 6", says: "poison", edits: []edit{{"host/internal/apply/rebuild.go",
 		`	if err := restore(); err != nil {
 `, `	if err := error(nil); err != nil {
