@@ -108,8 +108,13 @@ func (l *load) isOver() bool {
 
 func (l *load) now() time.Duration { return time.Since(l.began) }
 
-func (l *load) mark()   { l.faulty.from = l.now() }
-func (l *load) marked() { l.faulty.to = l.now() }
+func (l *load) mark() {
+	if l.faulty.from == 0 {
+		l.faulty.from = l.now()
+	} else {
+		l.faulty.to = l.now()
+	}
+}
 
 // waitForMore waits until n more changes were answered.
 func (l *load) waitForMore(n int64, when string) error {
