@@ -48,6 +48,7 @@ type service struct {
 // serviceTally is what an episode has counted.
 type serviceTally struct {
 	gaps                           []time.Duration // from the kill of a leader to the next write
+	busy                           time.Duration   // of the gaps, when the machine ran nothing of the tests; the gaps do not have it
 	acknowledged, unknown, reads   int
 	watches, reconnects, events    int
 	progress, multiples            int // progress notifications, events that share their revision
