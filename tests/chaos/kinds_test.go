@@ -55,7 +55,7 @@ var kinds = []*kind{
 	{name: "new-certificates", expects: "no host is cut off", shortest: 0, longest: second, atMost: 1, can: always, make: makeNewCertificates},
 }
 
-// serviceKinds are the kinds that the service meets: those above that need nothing of the program, and its own.
+// serviceKinds are the kinds that the service meets: general ones, and its own.
 var serviceKinds = append(general(), []*kind{
 	{name: "slow-disk", expects: "it heals, also when it leads", shortest: 3 * second, longest: 6 * second, can: withTracer, make: makeServiceSlowDisk},
 	{name: "full-disk", expects: "it says so, and catches up when it is started again with space", shortest: 0, longest: second, atMost: 1, disk: true, can: withSmallDisks, make: makeServiceFullDisk},

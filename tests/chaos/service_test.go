@@ -25,8 +25,8 @@ import (
 )
 
 // The episodes of `millrace serve`: the same hosts, links, disks and faults as of examples/kv, and etcd's
-// clients. serviceclients_test.go has the clients, servicewatches_test.go the watches, servicelog_test.go what
-// `millrace serve log` says in the end, servicejudge_test.go the verdict.
+// clients. The clients are in serviceclients_test.go, and their watches in servicewatches_test.go. What
+// `millrace serve log` says in the end is read in servicelog_test.go. servicejudge_test.go has the verdict.
 
 // electionTimeout is the default of the service, which the hosts run with.
 const electionTimeout = time.Second
@@ -132,7 +132,7 @@ func (s *service) load() (err error) {
 	})
 }
 
-// leaderKills are made in each episode when all faults have ended, so that nothing else delays the next write.
+// leaderKills are made in each episode when all faults have ended. Then nothing else delays the next write.
 const leaderKills = 2
 
 // heal waits until all members run and agree on a leader. Then it kills leaders, and stops the clients.
@@ -298,7 +298,7 @@ func (s *service) stop() {
 }
 
 // TestService runs episodes of `millrace serve`. One that fails keeps its directory, with the logs of all
-// hosts, and the test prints the command that draws the same schedule again. It goes on with the next.
+// hosts, and the test prints the command that draws the same schedule again. It continues with the next.
 func TestService(t *testing.T) {
 	if !theWorld.namespaces {
 		t.Skipf("the hosts of the service need network namespaces, because their ids come from their addresses: %s", theWorld.why)
@@ -341,8 +341,8 @@ func TestService(t *testing.T) {
 	}
 }
 
-// servicePlans are drawn, if flags say how many, or with which seeds or kinds. Otherwise there is a short one:
-// each of the five disturbances that the service must survive, once.
+// servicePlans are drawn, if flags say how many, or with which seeds or kinds. Otherwise there is a short
+// plan: each of the five disturbances that the service must survive, once.
 func servicePlans(possible []*kind) (plans []schedule) {
 	drawn := false
 	flag.Visit(func(f *flag.Flag) {

@@ -49,8 +49,8 @@ func (s *service) judge() error {
 	return err
 }
 
-// revisions returns a history in which what has changed nothing is a read: it has the revision of a state, which
-// others may have, too.
+// revisions returns a history in which each operation without an effect is a read: its revision is that of a
+// state, which others may have, too.
 func revisions(h history.History) history.History {
 	of := slices.Clone(h)
 	for i := range of {

@@ -216,7 +216,7 @@ func (m *model) at(key string, revision int64) string {
 	return all[n-1].value
 }
 
-// all returns the keys with a prefix that are there at a revision, with their values.
+// all returns the keys with a prefix that exist at a revision, with their values.
 func (m *model) all(prefix string, revision int64) map[string]string {
 	found := map[string]string{}
 	for key := range m.of {

@@ -14,8 +14,8 @@ import (
 )
 
 // The watches of an episode see all keys from the first revision to the last one. One is at each member, and
-// clientv3 resumes it when the member is back. Others know all members. Two are ended now and then, by closing their
-// client, and go on behind the last revision that they have seen.
+// clientv3 resumes it when the member is back. Others know all members. Two are interrupted: their client is
+// closed now and then, and the next one begins behind the last revision.
 
 const (
 	roaming     = 2
