@@ -120,6 +120,10 @@ type Config struct {
 	MemoryBytes int64
 	// MaxCommandBytes bounds one encoded command. Default 8 MiB, or what MemoryBytes allows if that is less.
 	MaxCommandBytes int
+	// MaxLagBytes bounds what the state machine has still to apply while this node leads: the bytes of commands
+	// in the log, and 64 more for each. While it is more, commands wait for space, and then get ErrOverloaded.
+	// Default MemoryBytes; less than 0: there is no bound.
+	MaxLagBytes int64
 	// PublicationBytes bounds the publications that this node keeps for subscribers (Node.Subscribe), in memory
 	// and in each snapshot, with 48 bytes for each. Default 16 MiB, at most 1 GiB. The oldest are forgotten.
 	// They do not count against MemoryBytes.
@@ -317,7 +321,7 @@ func (c Config) options() (o []host.Option) {
 
 // group returns the configuration of the node's group.
 func (c Config) group() GroupConfig {
-	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, PublicationBytes: c.PublicationBytes, Joins: c.Joins, Leases: c.Leases, Placement: c.Placement, Snapshots: c.Snapshots}
+	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, MaxLagBytes: c.MaxLagBytes, PublicationBytes: c.PublicationBytes, Joins: c.Joins, Leases: c.Leases, Placement: c.Placement, Snapshots: c.Snapshots}
 }
 
 // Option gives a node a world of a test: another network, filesystem, log or clock. What a program sets is in

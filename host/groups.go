@@ -99,6 +99,7 @@ func (h *Host) newGroup(ctx context.Context, c GroupConfig, machine statemachine
 	}
 	g.inbox.init(h, h.shardOf(c.ID).Guard())
 	g.work.held.Alarm = sched.Alarm{Clock: h.env.env.Clock, Wake: g.wake}
+	g.machine.backlog.Max = c.MaxLagBytes
 	g.proposals.alarm = sched.Alarm{Clock: h.env.env.Clock, Wake: g.wake}
 	g.proposals.batching.Kind = h.env.batches
 	g.writes.append = h.storage.lane.NewQueue(c.ID, (*writer)(g), stored, g.core.hard, &h.memory.writing)

@@ -89,6 +89,7 @@ type QueueMetrics struct {
 	Received int64 // messages that wait for a turn
 	Writing  int64 // what waits for the disk
 	Applying int64 // what waits for the state machine
+	Behind   int64 // what the machine of this leader has still to apply, while it is more than MaxLagBytes
 }
 
 // GroupMetrics are counts and levels of one group on one host, since the group was opened there.
@@ -276,6 +277,7 @@ func (g *Group) Metrics() GroupMetrics {
 		m.Published = PublicationMetrics(f.Measure())
 	}
 	m.Queues.Writing, m.Queues.Applying = g.writes.append.Held(), g.machine.apply.Held()
+	m.Queues.Behind = g.machine.backlog.Behind(g.machine.apply.Applied())
 	return m
 }
 

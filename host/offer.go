@@ -97,15 +97,22 @@ func (g *Group) rejectBatch(batch []proposals.Proposal) error {
 
 // proposeEntries proposes entries, all or none, and returns the index of the first. They hold some
 // commands, of which own are from the inbox. The data of each entry is summed here, and not again on this
-// host (decision 0037).
+// host (decision 0037). Nothing is proposed while the machine of this leader is too far behind.
 func (g *Group) proposeEntries(entries []raftpb.Entry, commands, own int) (first uint64, err error) {
+	st := g.core.node.BasicStatus()
+	if g.machine.backlog.IsFull(st.Term, g.machine.apply.MachineApplied(st.Applied)) {
+		return 0, raft.ErrProposalDropped
+	}
+	bytes := 0
 	for i := range entries {
 		entries[i].Sum = crcjoin.Sum(entries[i].Data)
+		bytes += len(entries[i].Data)
 	}
 	if err := g.core.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: entries}); err != nil {
 		return 0, err
 	}
 	last := g.core.node.BasicStatus().LastIndex
+	g.machine.backlog.Add(st.Term, last, commands, bytes)
 	g.proposals.batching.Record(last, commands, own)
 	return last + 1 - uint64(len(entries)), nil
 }

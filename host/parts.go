@@ -144,6 +144,14 @@ func (p *published) Load() (s diagnosis.Status) {
 // own is Load for the turn.
 func (p *published) own() diagnosis.Status { return p.s }
 
+// commit publishes what is committed before the turn hands it over: callers that are answered find it.
+func (p *published) commit(through, lastIndex uint64) {
+	if s := p.s; through > s.Committed {
+		s.Committed, s.LastIndex = through, lastIndex
+		p.Store(s)
+	}
+}
+
 func (p *published) Store(s diagnosis.Status) {
 	p.leads.Store(s.Role == event.RoleLeader)
 	was, now := words(&p.s), words(&s)
@@ -298,8 +306,9 @@ type groupMachine struct {
 	divergence divergence.Comparison
 	objects    *objects.Keeper // nil: there are none
 	versions   versions.Group
-	decideBy   int64      // the tick at which this leader gives up to skip a command; 0: it skips none (skip.go)
-	feed       *feed.Feed // what it publishes; nil: it is no CommandMachine
+	backlog    proposals.Backlog // of its leader
+	decideBy   int64             // the tick at which this leader gives up to skip a command; 0: it skips none (skip.go)
+	feed       *feed.Feed        // what it publishes; nil: it is no CommandMachine
 }
 
 // groupMembers says who counts in a group, how that began, and how it is to change.

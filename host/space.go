@@ -14,7 +14,7 @@ const (
 // overloaded returns the error for a command that does not fit.
 func (g *Group) overloaded() error {
 	commands, bytes := g.inbox.waitingCommands()
-	e := &outcome.OverloadedError{Commands: commands, Bytes: bytes, Share: g.host.memory.waiting.Max, RetryAfter: g.host.config.HeartbeatInterval}
+	e := &outcome.OverloadedError{Commands: commands, Bytes: bytes, Share: g.host.memory.waiting.Max, Behind: g.machine.backlog.Behind(g.machine.apply.Applied()), RetryAfter: g.host.config.HeartbeatInterval}
 	if rate := g.proposals.drainRate.PerSecond(g.now()); rate > 0 {
 		e.RetryAfter = time.Duration(min(float64(bytes)/rate, maxRetryAfter.Seconds()) * float64(time.Second))
 	}

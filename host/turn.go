@@ -196,6 +196,7 @@ func (g *Group) handle(rd raft.Ready) {
 		return
 	}
 	st := g.core.node.BasicStatus()
+	g.life.status.commit(st.Commit, st.LastIndex)
 	g.reads.round.BeforeReady(st.Commit, st.Term, g.mayLease())
 	if err := g.host.env.pipeline.Handle(rd, (*steps)(g)); err != nil {
 		g.fail(err)

@@ -137,6 +137,7 @@ func (g GroupConfig) withDefaults(c Config) GroupConfig {
 	slices.Sort(g.Members)
 	g.MaxAppendBytes = cmp.Or(g.MaxAppendBytes, min(1<<20, c.largestAppend()))
 	g.PublicationBytes = cmp.Or(g.PublicationBytes, 16<<20)
+	g.MaxLagBytes = cmp.Or(g.MaxLagBytes, c.MemoryBytes)
 	g.MaxCommandBytes = cmp.Or(g.MaxCommandBytes, min(8<<20, c.largestCommand()))
 	return g
 }

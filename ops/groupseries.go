@@ -99,6 +99,7 @@ var queueSeries = []series[groupMetrics]{
 		put(float64(q.Received), "received")
 		put(float64(q.Writing), "writing")
 		put(float64(q.Applying), "applying")
+		put(float64(q.Behind), "behind")
 	}),
 }
 

@@ -91,6 +91,7 @@ func NewSettings(name string) *Settings {
 	f.DurationVar(&c.StallTimeout, "stall-timeout", 0, "`time` for which the disk of a leader may complete nothing before it hands over; 0: two election timeouts")
 	f.Int64Var(&c.MemoryBytes, "memory-bytes", 256<<20, "about the most `bytes` for what is under way; the state is not counted")
 	f.IntVar(&c.MaxCommandBytes, "max-command-bytes", 0, "the `bytes` of the largest command; 0: 8 MiB, or what memory-bytes allows")
+	f.Int64Var(&c.MaxLagBytes, "max-lag-bytes", 0, "how many `bytes` of commands a leader's state machine may have still to apply; 0: memory-bytes; less than 0: no bound")
 	f.Int64Var(&c.PublicationBytes, "publication-bytes", 0, "how many `bytes` of publications are kept for subscribers, in memory and in each snapshot; 0: 16 MiB")
 	f.Int64Var(&c.Snapshots.LogBytes, "snapshot-bytes", 0, "how many `bytes` the log grows between two snapshots; 0: 64 MiB, or four times the last snapshot if that is more")
 	f.DurationVar(&c.Snapshots.Every, "snapshot-every", 0, "`time` after which a snapshot is taken if anything has changed; 0: only the size of the log counts")

@@ -202,7 +202,7 @@ var settingOf = map[string]string{
 	"ID": "id", "Dir": "dir", "Members": "members", "ClientAddrs": "client-addresses", "Listen": "listen", "Joins": "joins",
 	"Cluster": "cluster", "JoinToken": "join-token-file", "JoinTokens": "join-token-file", "Insecure": "insecure", "Leases": "leases", "Zone": "zone",
 	"HeartbeatInterval": "heartbeat", "ElectionTimeout": "election-timeout", "StallTimeout": "stall-timeout", "MemoryBytes": "memory-bytes",
-	"MaxCommandBytes": "max-command-bytes", "PublicationBytes": "publication-bytes", "SnapshotBytesPerSecond": "snapshot-rate", "ObjectBytesPerSecond": "object-rate",
+	"MaxCommandBytes": "max-command-bytes", "MaxLagBytes": "max-lag-bytes", "PublicationBytes": "publication-bytes", "SnapshotBytesPerSecond": "snapshot-rate", "ObjectBytesPerSecond": "object-rate",
 	"AdminSocket": "admin-socket", "FlightRecorder.Bytes": "flight-bytes", "StageTimes": "stage-times",
 	"Snapshots.LogBytes": "snapshot-bytes", "Snapshots.Every": "snapshot-every", "Snapshots.KeepBytes": "snapshot-keep-bytes",
 	"TLS": "cert, key and ca", "TLS.CertFile": "cert", "TLS.KeyFile": "key", "TLS.CAFile": "ca",

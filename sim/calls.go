@@ -235,6 +235,7 @@ func (c *clients) handIn(call *simCall) {
 		call.call.Here = true
 	}
 	err := r.group.Call(&call.call)
+	r.countLag(err)
 	switch {
 	case err == nil:
 		r.calls = append(r.calls, call)

@@ -101,6 +101,8 @@ const (
 	GoneBack          // logs with such an entry, on which the present version was started
 	PromotionsRefused // because a learner's program could not do the version
 
+	LagRefusals // commands refused because the leader's machine was too far behind
+
 	faultKinds
 )
 
@@ -122,6 +124,7 @@ var faultNames = [faultKinds]string{
 	"commands behind others in their entry", "crashes in a call of a machine on disk", "looks at machines on disk halted by an entry",
 	"upgrades of machines", "upgrades refused", "machines of a wrong version",
 	"entries of a later version sent", "logs of a later version", "promotions of old programs refused",
+	"commands refused behind a slow machine",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -10,7 +10,7 @@ type Status struct {
 	// Applied <= Committed <= LastIndex, and Durable <= LastIndex. Durable is the end of the log on this
 	// host's disk; Applied is beyond it only if the state machine is in memory (GroupConfig.Volatile).
 	// Committed and LastIndex go back when a member with a full disk forgets entries that it could not write;
-	// Applied and Durable never do.
+	// Applied and Durable never do. A client that has been answered finds its entry committed here.
 	Applied, Committed, Durable, LastIndex uint64
 	// WithoutAuthority means that this member may lack what it has acknowledged, and neither votes nor counts
 	// until it has caught up.

@@ -37,9 +37,16 @@ type OverloadedError struct {
 	Bytes    int64
 	// Share is what the waiting commands of all groups of the host may take (Config.MemoryBytes).
 	Share int64
+	// Behind is what the state machine of this leader has still to apply, in bytes, if it is more than
+	// GroupConfig.MaxLagBytes; 0: it is not.
+	Behind int64
 }
 
 func (e *OverloadedError) Error() string {
+	if e.Behind > 0 {
+		return fmt.Sprintf("%v: the state machine has still to apply %d bytes, which is more than MaxLagBytes; %d commands wait, and take %d bytes; try again in %v",
+			ErrOverloaded, e.Behind, e.Commands, e.Bytes, e.RetryAfter)
+	}
 	return fmt.Sprintf("%v: %d in this group take %d bytes, and those of all groups of this host may take %d (Config.MemoryBytes); try again in %v",
 		ErrOverloaded, e.Commands, e.Bytes, e.Share, e.RetryAfter)
 }
