@@ -90,7 +90,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
 	s.store, err = kv.Open(kv.Options{
-		Dir: filepath.Join(c.Dir, "state"), Engine: c.Engine, HeadCacheBytes: c.HeadCacheBytes, BlockCacheBytes: c.BlockCacheBytes,
+		Dir: filepath.Join(c.Dir, "state"), Engine: c.Engine, HeadCacheBytes: c.HeadCacheBytes, ValueCacheBytes: c.ValueCacheBytes, BlockCacheBytes: c.BlockCacheBytes,
 		FeedBytes: c.FeedBytes, QuotaBytes: c.QuotaBytes, Logger: s.logger,
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ type benchServeFlags struct {
 	loads, clients     string
 	systems            string
 	members, rounds    int
-	valueBytes         int
+	valueBytes, keys   int
 	duration, warmup   time.Duration
 	dir, source, other string
 	profiles           string
@@ -42,6 +42,8 @@ Loads
   watch          from the begin of a put to its event at a watcher, at 5,000 puts a second; ops/s are the puts
   fanout         from a put to the last of --clients watchers of its key
   renew          a lease, once
+  keys           --keys new keys of 50 bytes, once each; then RSS is that of a member with all of them
+  restart        until a linearizable read is answered after SIGKILL of all members, with --keys keys
 
 Columns
   CPU µs/op      of all members, for an operation        RSS   of the largest member, afterwards
@@ -67,10 +69,11 @@ func newBenchServe(a app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.loads, "loads", "put,get,serializable,list,watch,fanout,renew", "what to measure")
-	flags.StringVar(&f.clients, "clients", "1,16,100,1000", "numbers of clients; list runs with at most 16, watch with 1, fanout with the largest")
+	flags.StringVar(&f.clients, "clients", "1,16,100,1000", "numbers of clients; list runs with at most 16, watch and restart with 1, fanout and keys with the largest")
 	flags.StringVar(&f.systems, "systems", "etcd,millrace", "what to measure it on")
 	flags.IntVar(&f.members, "members", 3, "members of a cluster, 1 to 7")
 	flags.IntVar(&f.valueBytes, "value-bytes", 1<<10, "bytes of a value, 8 to 1 MiB")
+	flags.IntVar(&f.keys, "keys", 1_000_000, "keys of the loads keys and restart, 1 to 100 million")
 	flags.DurationVar(&f.duration, "duration", 5*time.Second, "length of one measurement")
 	flags.DurationVar(&f.warmup, "warmup", time.Second, "load before it")
 	flags.IntVar(&f.rounds, "rounds", 3, "rounds; the table has their medians")
@@ -102,6 +105,8 @@ func (f *benchServeFlags) plan() (p service.Plan, err error) {
 		return p, usageError{fmt.Errorf("--members is %d, want 1 to 7", f.members)}
 	case f.valueBytes < 8 || f.valueBytes > 1<<20:
 		return p, usageError{fmt.Errorf("--value-bytes is %d, want 8 to %d", f.valueBytes, 1<<20)}
+	case f.keys < 1 || f.keys > 100_000_000:
+		return p, usageError{fmt.Errorf("--keys is %d, want 1 to 100000000", f.keys)}
 	case f.duration <= 0 || f.warmup < 0 || f.rounds < 1:
 		return p, usageError{fmt.Errorf("--duration %v, --warmup %v and --rounds %d must be more than nothing", f.duration, f.warmup, f.rounds)}
 	}
@@ -111,7 +116,11 @@ func (f *benchServeFlags) plan() (p service.Plan, err error) {
 			return p, usageError{fmt.Errorf("--loads has %q, want some of %v", name, service.Kinds)}
 		}
 		for _, n := range f.clientsOf(kind, clients) {
-			p.Loads = append(p.Loads, service.Load{Kind: kind, Clients: n, ValueBytes: f.valueBytes})
+			l := service.Load{Kind: kind, Clients: n, ValueBytes: f.valueBytes}
+			if kind == service.Keys || kind == service.Restart {
+				l.Keys = f.keys
+			}
+			p.Loads = append(p.Loads, l)
 		}
 	}
 	p.Members, p.Duration, p.Warmup, p.Rounds = f.members, f.duration, f.warmup, f.rounds
@@ -122,9 +131,9 @@ func (f *benchServeFlags) plan() (p service.Plan, err error) {
 // clientsOf returns with how many clients a kind of load is measured.
 func (f *benchServeFlags) clientsOf(kind service.Kind, clients []int) []int {
 	switch kind {
-	case service.Watch:
+	case service.Watch, service.Restart:
 		return []int{1}
-	case service.Fanout:
+	case service.Fanout, service.Keys:
 		return []int{slices.Max(clients)}
 	case service.List:
 		var few []int

@@ -11,7 +11,7 @@ import (
 func TestBenchServeRefuses(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"--clients 0", `--clients has "0", want numbers from 1 to 20000`},
-		{"--loads fly", `--loads has "fly", want some of [put get serializable list watch fanout renew]`},
+		{"--loads fly", `--loads has "fly", want some of [put get serializable list watch fanout renew keys restart]`},
 		{"--members 8", "--members is 8, want 1 to 7"},
 		{"--value-bytes 7", "--value-bytes is 7, want 8 to 1048576"},
 		{"--rounds 0", "--rounds 0 must be more than nothing"},
@@ -28,6 +28,7 @@ func TestBenchServeRefuses(t *testing.T) {
 // All loads run on a member of ours, and what is missing is named.
 func TestBenchServeMeasures(t *testing.T) {
 	status, stdout, stderr := runBench(t, t.Context(), opens(good), "serve", "--quiet", "--json", "--rounds", "1", "--clients", "4", "--members", "1",
+		"--loads", "put,get,serializable,list,watch,fanout,renew,keys,restart", "--keys", "300",
 		"--duration", "300ms", "--warmup", "100ms", "--etcd", "/no/such/program", "--dir", t.TempDir())
 	var r service.Report
 	if err := json.Unmarshal([]byte(stdout), &r); status != exitOK || err != nil {

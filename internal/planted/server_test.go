@@ -38,6 +38,22 @@ var serverBugs = []bug{
 	{name: "kv_heads_complete", what: "the cache of heads that has forgotten keys still says that they do not exist", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/heads.go",
 		`			c.complete = c.complete && len(c.old) == 0
 `, ``}}},
+	{name: "kv_values_stale", what: "the cache of values does not learn of what a pass has changed", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/pass.go",
+		`		p.s.values.change(v.key, v.Main)
+`, ``}}},
+	{name: "kv_values_put_back", what: "a read that began before a change puts the old version back into the cache of values", in: "server/kv", found: "TestReadsBesideWrites", edits: []edit{{"server/mvcc/values.go",
+		`	if p.changed <= visible {`, `	if _ = visible; true {`}}},
+	{name: "kv_values_ahead", what: "a read at an earlier revision gets the newest version from the cache of values", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/values.go",
+		`if !ok || v.Main > rev {`, `if _ = rev; !ok {`}}},
+	{name: "kv_values_late", what: "the cache of values learns of a change when its revision is visible already", in: "server/kv", found: "TestReadsBesideWrites", edits: []edit{{"server/mvcc/pass.go",
+		`		p.s.values.change(v.key, v.Main)
+`, ``}, {"server/mvcc/pass.go",
+		`	p.s.visible.Store(&p.meta)
+`, `	p.s.visible.Store(&p.meta)
+	for _, v := range p.over.order {
+		p.s.values.change(v.key, v.Main)
+	}
+`}}},
 	{name: "kv_heads_stale", what: "the cache of heads does not learn of what a pass has changed", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/pass.go",
 		`		p.s.heads.set(string(v.key), v.Head)
 `, `		_ = v

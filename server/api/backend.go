@@ -92,13 +92,13 @@ func (b *Backend) answer(ctx context.Context, cmd []byte, into proto.Message) er
 
 // view calls f when the state may be read: linearizably, or as this member has it.
 func (b *Backend) view(ctx context.Context, serializable bool, f func() error) error {
+	read := func(millrace.ReadAt) error { return f() }
+	if serializable { // waits for nothing
+		return rpcError(ctx, b.Node.View(ctx, millrace.Local, read))
+	}
 	bounded, cancel := context.WithTimeout(ctx, b.RequestTimeout())
 	defer cancel()
-	c := millrace.Linearizable
-	if serializable {
-		c = millrace.Local
-	}
-	return rpcError(ctx, b.Node.View(bounded, c, func(millrace.ReadAt) error { return f() }))
+	return rpcError(ctx, b.Node.View(bounded, millrace.Linearizable, read))
 }
 
 // Read makes a read of nothing: it returns nil when the state may be read.

@@ -31,11 +31,10 @@ func ended(ctx context.Context) error {
 // admit checks what every RPC is checked for, and reports whether the client wants to be refused
 // without a leader.
 func (b *Backend) admit(ctx context.Context) (requireLeader bool, err error) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	if v := md.Get(rpctypes.MetadataClientAPIVersionKey); len(v) > 0 && !utf8.ValidString(v[0]) {
+	if v := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataClientAPIVersionKey); len(v) > 0 && !utf8.ValidString(v[0]) {
 		return false, rpctypes.ErrGRPCInvalidClientAPIVersion
 	}
-	v := md.Get(rpctypes.MetadataRequireLeaderKey)
+	v := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataRequireLeaderKey)
 	if requireLeader = len(v) > 0 && v[0] == rpctypes.MetadataHasLeader; requireLeader && b.Node.Status().Leader == 0 {
 		return true, rpctypes.ErrGRPCNoLeader
 	}

@@ -58,8 +58,9 @@ type Config struct {
 	LogLevel   string
 	LogFormat  string
 
-	Engine                                                 string // pebble or memory
-	HeadCacheBytes, BlockCacheBytes, FeedBytes, WatchBytes int64
+	Engine string // pebble or memory
+	// Bytes of memory.
+	HeadCacheBytes, ValueCacheBytes, BlockCacheBytes, FeedBytes, WatchBytes int64
 }
 
 // Member is a founding member.
@@ -138,7 +139,7 @@ func (l *Loaded) build() (*Config, error) {
 		WarnDuration:     l.duration("warning-unary-request-duration"), StopTimeout: l.duration("stop-timeout"),
 		Pprof: l.bool("enable-pprof"), ExtensiveMetrics: l.text("metrics") == "extensive",
 		LogOutputs: l.list("log-outputs"), LogLevel: l.text("log-level"), LogFormat: l.text("log-format"),
-		Engine: l.text("storage-engine"), HeadCacheBytes: l.int("head-cache-bytes"), BlockCacheBytes: l.int("block-cache-bytes"),
+		Engine: l.text("storage-engine"), HeadCacheBytes: l.int("head-cache-bytes"), ValueCacheBytes: l.int("value-cache-bytes"), BlockCacheBytes: l.int("block-cache-bytes"),
 		FeedBytes: l.int("watch-feed-bytes"), WatchBytes: l.int("watch-memory-bytes"),
 		PeerTLS: PeerTLS{CertFile: l.text("peer-cert-file"), KeyFile: l.text("peer-key-file"), CAFile: l.text("peer-trusted-ca-file")},
 	}

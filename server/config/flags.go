@@ -175,7 +175,8 @@ var Flags = []Flag{
 
 	{Name: "storage-engine", Default: "pebble", Usage: "pebble, or memory for tests: the state is replayed at each start", Own: true},
 	{Name: "head-cache-bytes", Default: "67108864", kind: number, Usage: "memory for the newest version of keys", Own: true},
-	{Name: "block-cache-bytes", Default: "134217728", kind: number, Usage: "memory for blocks of the LSM tree", Own: true},
+	{Name: "value-cache-bytes", Default: "33554432", kind: number, Usage: "memory for keys that were read, with their values", Own: true},
+	{Name: "block-cache-bytes", Default: "100663296", kind: number, Usage: "memory for blocks of the LSM tree", Own: true},
 	{Name: "watch-feed-bytes", Default: "33554432", kind: number, Usage: "memory for the latest events", Own: true},
 	{Name: "watch-memory-bytes", Default: "134217728", kind: number, Usage: "memory for events that wait for watchers", Own: true},
 	{Name: "stop-timeout", Default: "5s", kind: duration, Usage: "how long requests under way are waited for at the end", Own: true},

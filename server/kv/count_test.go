@@ -80,13 +80,13 @@ func TestCallsOfAPut(t *testing.T) {
 			t.Errorf("%s: %d puts call %+v, want %+v", what, n, *c, want)
 		}
 	}
-	m.store.Store(must(mvcc.Open(c, mvcc.Empty, 1<<20)))
+	m.store.Store(must(mvcc.Open(c, mvcc.Empty, 1<<20, -1)))
 	pass("new keys", 0)
 	pass("keys in the cache", 0)
-	m.store.Store(must(mvcc.Open(c, m.store.Load().Visible(), 1<<20)))
+	m.store.Store(must(mvcc.Open(c, m.store.Load().Visible(), 1<<20, -1)))
 	pass("opened again", n)
 	pass("keys in the cache", 0)
-	m.store.Store(must(mvcc.Open(c, m.store.Load().Visible(), 0)))
+	m.store.Store(must(mvcc.Open(c, m.store.Load().Visible(), 0, -1)))
 	pass("no cache", n)
 }
 

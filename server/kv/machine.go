@@ -42,7 +42,8 @@ type Options struct {
 	Dir             string // of an engine on the disk, below the directory of the node: files are linked between the two
 	Engine          string // "pebble" (default), "memory"
 	HeadCacheBytes  int64  // 0: 64 MiB
-	BlockCacheBytes int64  // 0: 128 MiB
+	ValueCacheBytes int64  // of keys that were read; 0: 32 MiB, less than 0: none
+	BlockCacheBytes int64  // 0: 96 MiB
 	FeedBytes       int64  // 0: 32 MiB
 	QuotaBytes      int64  // not used here: members must agree, so the quota is that of command.Settings in the log
 	Logger          *slog.Logger
@@ -55,8 +56,11 @@ func (o Options) withDefaults() Options {
 	if o.HeadCacheBytes == 0 {
 		o.HeadCacheBytes = 64 << 20
 	}
+	if o.ValueCacheBytes == 0 {
+		o.ValueCacheBytes = 32 << 20
+	}
 	if o.BlockCacheBytes == 0 {
-		o.BlockCacheBytes = 128 << 20
+		o.BlockCacheBytes = 96 << 20
 	}
 	if o.FeedBytes == 0 {
 		o.FeedBytes = 32 << 20

@@ -73,6 +73,7 @@ func (r *run) run(commands int) {
 		r.step(1 + r.IntN(8))
 		for range 3 {
 			r.checkRange()
+			r.checkKey()
 		}
 		switch r.IntN(40) {
 		case 0:
@@ -239,6 +240,18 @@ func (r *run) command(awaited bool) ([]byte, func(command.Result)) {
 
 func (r *run) checkRange() {
 	r.compareRange(r.rangeOf(r.twin))
+}
+
+// checkKey reads a key as it is now, and as it was a little earlier: the second time from the cache.
+func (r *run) checkKey() {
+	key := r.key()
+	for _, back := range []int64{0, 0, int64(r.IntN(3))} {
+		req := &pb.RangeRequest{Key: key}
+		if back > 0 {
+			req.Revision = max(r.twin.revision()-back, 1)
+		}
+		r.compareRange(req)
+	}
 }
 
 func (r *run) compareRange(req *pb.RangeRequest) {

@@ -156,7 +156,7 @@ func load(e engine.Engine, o Options) (*contents, error) {
 		})
 	}
 	if err == nil {
-		c.store, err = mvcc.Open(e, meta, o.HeadCacheBytes)
+		c.store, err = mvcc.Open(e, meta, o.HeadCacheBytes, o.ValueCacheBytes)
 	}
 	return c, err
 }

@@ -52,6 +52,7 @@ func (p *Pass) Commit() ([]feed.Batch, error) {
 	}
 	for _, v := range p.over.order {
 		p.s.heads.set(string(v.key), v.Head)
+		p.s.values.change(v.key, v.Main)
 	}
 	compacted := p.meta.Compacted != p.s.Visible().Compacted
 	p.s.visible.Store(&p.meta)

@@ -154,16 +154,20 @@ func (d *decoder) uvarint() uint64 {
 	return v
 }
 
-// item is a key with the version that a read sees. Key and value may be a part of an iterator's memory.
+// item is a key with the version that a read sees. Key and value may be a part of an iterator's memory,
+// unless they are kept: then nothing changes them.
 type item struct {
 	key, value []byte
 	Head
+	kept bool
 }
 
-// keyValue copies an item.
+// keyValue copies an item, or shares what is kept.
 func (i item) keyValue() *mvccpb.KeyValue {
+	if !i.kept {
+		i.key, i.value = append([]byte(nil), i.key...), append([]byte(nil), i.value...)
+	}
 	return &mvccpb.KeyValue{
-		Key: append([]byte(nil), i.key...), Value: append([]byte(nil), i.value...),
-		CreateRevision: i.Create, ModRevision: i.Main, Version: i.Version, Lease: i.Lease,
+		Key: i.key, Value: i.value, CreateRevision: i.Create, ModRevision: i.Main, Version: i.Version, Lease: i.Lease,
 	}
 }

@@ -155,6 +155,11 @@ func (v *view) get(key []byte, rev int64) (i item, ok bool, err error) {
 	if o := v.over.at(key, rev); o != nil {
 		return o.item(), o.lives(), nil
 	}
+	if v.kept != nil {
+		if i, known := v.kept.get(key, rev); known {
+			return i, true, nil
+		}
+	}
 	k, b, found, err := v.r.Newest(engine.Key{Prefix: keyPrefix(make([]byte, 0, len(key)+1), key), Main: rev, Sub: math.MaxUint32})
 	if err == nil {
 		err = v.fresh(rev)
@@ -165,6 +170,9 @@ func (v *view) get(key []byte, rev int64) (i item, ok bool, err error) {
 	if i, err = itemOf(k, b); err != nil {
 		return item{}, false, err
 	}
-	i.key = key
+	i.key, i.kept = key, true // Newest returns copies
+	if v.kept != nil && rev == v.meta.Revision && i.lives() {
+		v.kept.add(i, v.meta.Revision)
+	}
 	return i, i.lives(), nil
 }

@@ -41,6 +41,7 @@ func (m *Meta) mix(numbers ...uint64) {
 type Store struct {
 	eng     engine.Engine
 	heads   *heads
+	values  *values
 	visible atomic.Pointer[Meta]
 
 	// The sweep.
@@ -52,8 +53,11 @@ type Store struct {
 }
 
 // Open returns the store in an engine, whose state is meta.
-func Open(e engine.Engine, meta Meta, headBytes int64) (*Store, error) {
-	s := &Store{eng: e, heads: newHeads(headBytes, meta == Empty), sweepDone: make(chan struct{}), sweepWake: make(chan struct{}, 1)}
+func Open(e engine.Engine, meta Meta, headBytes, valueBytes int64) (*Store, error) {
+	s := &Store{
+		eng: e, heads: newHeads(headBytes, meta == Empty), values: newValues(valueBytes),
+		sweepDone: make(chan struct{}), sweepWake: make(chan struct{}, 1),
+	}
 	s.visible.Store(&meta)
 	if err := s.loadSweep(); err != nil {
 		return nil, err
@@ -77,7 +81,8 @@ var (
 type view struct {
 	r    engine.Reader
 	over *overlay
-	meta Meta // Revision: the newest that is seen
+	kept *values // nil: of a command, which looks into the engine
+	meta Meta    // Revision: the newest that is seen
 	// stale reports whether the sweep may have removed what is visible at a revision.
 	stale func(rev int64) bool
 }
@@ -87,7 +92,7 @@ type view struct {
 func (s *Store) read(pin bool, f func(v *view) error) error {
 	for {
 		meta := s.Visible()
-		v := &view{meta: meta, stale: func(rev int64) bool { return s.Visible().Compacted > rev }}
+		v := &view{kept: s.values, meta: meta, stale: func(rev int64) bool { return s.Visible().Compacted > rev }}
 		if pin {
 			v.r = s.eng.Pin()
 		} else {

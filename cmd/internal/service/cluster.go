@@ -29,9 +29,9 @@ type cluster struct {
 	members   []*process
 }
 
-// startCluster starts a system with empty directories, and returns when it serves. It serves profiles if they
-// are wanted.
-func startCluster(ctx context.Context, s System, members int, dir string, profiles bool) (_ *cluster, err error) {
+// startCluster starts a system with empty directories, which takes quota bytes of keys, and returns when it
+// serves. It serves profiles if they are wanted.
+func startCluster(ctx context.Context, s System, members int, dir string, quota int64, profiles bool) (_ *cluster, err error) {
 	c := &cluster{System: s}
 	defer func() {
 		if err != nil {
@@ -56,7 +56,7 @@ func startCluster(ctx context.Context, s System, members int, dir string, profil
 		p, err := startProcess(append(append([]string{}, s.Command...), "--name", name, "--data-dir", filepath.Join(home, "data"),
 			"--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 			"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-token", "bench", "--initial-cluster-state", "new",
-			"--log-level", "error", "--quota-backend-bytes", "8589934592", fmt.Sprintf("--enable-pprof=%v", profiles)),
+			"--log-level", "error", "--quota-backend-bytes", fmt.Sprint(quota), fmt.Sprintf("--enable-pprof=%v", profiles)),
 			filepath.Join(home, "log"))
 		if err != nil {
 			return nil, err

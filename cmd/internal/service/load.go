@@ -25,10 +25,12 @@ const (
 	Watch        Kind = "watch"        // how long after the begin of a put its event arrives, at WatchRate puts a second
 	Fanout       Kind = "fanout"       // how long until all of many watchers of one key have an event
 	Renew        Kind = "renew"        // a lease, once
+	Keys         Kind = "keys"         // Load.Keys new keys, once each
+	Restart      Kind = "restart"      // of all members with these keys: until a linearizable read is answered
 )
 
 // Kinds are all, in the order of the table.
-var Kinds = []Kind{Put, Get, Serializable, List, Watch, Fanout, Renew}
+var Kinds = []Kind{Put, Get, Serializable, List, Watch, Fanout, Renew, Keys, Restart}
 
 // What the loads are made of.
 const (
@@ -41,11 +43,15 @@ const (
 	maxDials  = 16  // connections
 )
 
+// longPrefix makes the keys of Keys 50 bytes long.
+const longPrefix = "keys/a-prefix-of-usual-length-in-registry/"
+
 // Load is one measurement.
 type Load struct {
 	Kind       Kind
 	Clients    int // closed loops; for Watch and Fanout, watchers
 	ValueBytes int
+	Keys       int // of Keys and Restart
 }
 
 func (l Load) String() string { return fmt.Sprintf("%s, %d", l.Kind, l.Clients) }
@@ -107,6 +113,8 @@ func (s *session) prepare(ctx context.Context, l Load) error {
 		return s.fill(ctx, "read/", readKeys, s.value)
 	case List:
 		return s.fill(ctx, "list/", ListKeys, append(s.value, make([]byte, max(0, ListBytes-len(s.value)))...)[:ListBytes])
+	case Restart:
+		return s.fill(ctx, longPrefix, l.Keys, s.value)
 	case Renew:
 		for i := range l.Clients {
 			g, err := s.clients[i%len(s.clients)].Grant(ctx, leaseTTL)
@@ -219,6 +227,10 @@ func (s *session) measure(ctx context.Context, l Load, warmup, during time.Durat
 		return s.measureWatch(ctx, warmup, during)
 	case Fanout:
 		return s.measureFanout(ctx, l, during)
+	case Keys:
+		return s.measureKeys(ctx, l)
+	case Restart:
+		return s.measureRestart(ctx)
 	}
 	var measuring atomic.Pointer[[]*recorder]
 	recorders := make([]*recorder, l.Clients)

@@ -14,33 +14,47 @@ import (
 
 // process is a member of a cluster.
 type process struct {
-	cmd    *exec.Cmd
-	log    string // file with what it writes
-	exited chan struct{}
+	command []string
+	cmd     *exec.Cmd
+	log     string // file with what it writes
+	exited  chan struct{}
 }
 
 // startProcess starts a program with its output in a file.
 func startProcess(command []string, log string) (*process, error) {
-	f, err := os.Create(log)
+	p := &process{command: command, log: log}
+	return p, p.again()
+}
+
+// again starts it, for the first time or when it has ended.
+func (p *process) again() error {
+	f, err := os.Create(p.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close()
-	p := &process{cmd: exec.Command(command[0], command[1:]...), log: log, exited: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = f, f, filepath.Dir(log)
+	p.cmd, p.exited = exec.Command(p.command[0], p.command[1:]...), make(chan struct{})
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = f, f, filepath.Dir(p.log)
 	for _, v := range os.Environ() { // settings of a user's own service are not for these
 		if !strings.HasPrefix(v, "ETCD_") && !strings.HasPrefix(v, "MILLRACE_") {
 			p.cmd.Env = append(p.cmd.Env, v)
 		}
 	}
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", command[0], err)
+		return fmt.Errorf("start %s: %w", p.command[0], err)
 	}
+	cmd, exited := p.cmd, p.exited
 	go func() {
-		defer close(p.exited)
-		_ = p.cmd.Wait() // its state says how it ended
+		defer close(exited)
+		_ = cmd.Wait() // its state says how it ended
 	}()
-	return p, nil
+	return nil
+}
+
+// kill ends it by SIGKILL.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.exited
 }
 
 // stop ends it: by SIGTERM, and by SIGKILL if that takes more than ten seconds.

@@ -78,6 +78,15 @@ func Run(ctx context.Context, p Plan, progress func(done, of int, what string)) 
 	return r, err
 }
 
+// quota returns the bytes of keys that a cluster must take: 8 GiB, or twice what the loads write.
+func (p *Plan) quota() (bytes int64) {
+	bytes = 8 << 30
+	for _, l := range p.Loads {
+		bytes = max(bytes, 2*int64(l.Keys)*int64(l.ValueBytes+256))
+	}
+	return bytes
+}
+
 // measureKind measures all loads of a kind on a fresh cluster.
 func (p *Plan) measureKind(ctx context.Context, s System, kind Kind, found func(Load, Point)) (err error) {
 	dir, err := os.MkdirTemp(p.Dir, "round")
@@ -85,7 +94,7 @@ func (p *Plan) measureKind(ctx context.Context, s System, kind Kind, found func(
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	c, err := startCluster(ctx, s, p.Members, dir, p.Profiles != "")
+	c, err := startCluster(ctx, s, p.Members, dir, p.quota(), p.Profiles != "")
 	if err != nil {
 		return err
 	}

@@ -34,10 +34,10 @@ func TestBacklogBesideItsTwin(t *testing.T) {
 			}
 			full := b.IsFull(term, applied)
 			if full && applied == last || full && behind+b.Max/backlogParts < b.Max {
-				t.Fatalf("seed %d: full, and %d of %d bytes are to be applied through %d, %d applied", seed, behind, b.Max, last, applied)
+				t.Fatalf("seed %d: full, and %d of %d bytes wait through %d, %d applied", seed, behind, b.Max, last, applied)
 			}
 			if !full && behind >= b.Max {
-				t.Fatalf("seed %d: not full, and %d of %d bytes are to be applied", seed, behind, b.Max)
+				t.Fatalf("seed %d: not full, and %d of %d bytes wait", seed, behind, b.Max)
 			}
 			if is := b.Behind(applied); full != (is > 0) {
 				t.Fatalf("seed %d: full %v, and Behind says %d", seed, full, is)
