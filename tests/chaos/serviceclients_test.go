@@ -16,8 +16,8 @@ import (
 
 // The clients of the service: each is a goroutine with a clientv3 of its own that knows all members. They
 // put, read, swap and delete on a few keys in demand. Fresh keys replace them, so that the history of a key
-// is checked in no time. A fifth of their work is transactions over several keys of a set, which no history of
-// one key can judge: the log judges them.
+// is checked in no time. A fifth of their work is transactions over several keys of a set, which no history
+// of one key can judge: the log judges them.
 
 const (
 	serviceClients = 16
