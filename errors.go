@@ -110,6 +110,7 @@ func RetryAfter(err error) (after time.Duration, overloaded bool) { return outco
 //	Commands int
 //	Bytes int64
 //	Share int64
+//	Behind int64
 //	func Error() string
 //	func Is(target error) bool
 type OverloadedError = outcome.OverloadedError

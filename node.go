@@ -30,6 +30,7 @@ type (
 	//	Placement host.Placement
 	//	Snapshots host.SnapshotPolicy
 	//	PublicationBytes int64
+	//	MaxLagBytes int64
 	//	MaxAppendBytes int
 	//	MaxCommandBytes int
 	//	func Validate(c host.Config) error

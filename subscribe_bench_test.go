@@ -17,6 +17,7 @@ import (
 var (
 	subscribers    = flag.Int("subscribers", 10_000, "BenchmarkSubscribers has this many")
 	publicationsPS = flag.Int("publications", 5000, "and this many commands come in a second, each with a publication")
+	subscriberNaps = flag.Duration("nap", 0, "one more subscriber sleeps that long behind its first publication, while commands come")
 )
 
 // clocked publishes with each command the time at which it applies it, by a clock of the benchmark.
@@ -35,12 +36,14 @@ func (c *clocked) Apply(batch []millrace.Command[uint64], results []uint64) erro
 // BenchmarkSubscribers paces commands for some seconds (-benchtime 1x), and each of many subscribers loops
 // over what is published. It reports the bytes of memory for each subscriber, with its goroutine. It reports
 // the share of the publications that came to subscribers, and the time from Apply to the loop of every
-// hundredth of them.
+// hundredth of them. With -nap it fails unless the sleeper gets each publication, once and in order.
 func BenchmarkSubscribers(b *testing.B) {
-	const during = 5 * time.Second
+	during := max(5*time.Second, *subscriberNaps+time.Second)
 	began := time.Now()
 	machine := &clocked{now: func() time.Duration { return time.Since(began) }}
-	n := open(b, alone(b), millrace.InMemory(machine, millrace.Binary[uint64]()).Unwatched())
+	config := alone(b)
+	config.PublicationBytes = max(16<<20, int64(during.Seconds()+10)*int64(*publicationsPS)*64) // all that the sleeper misses
+	n := open(b, config, millrace.InMemory(machine, millrace.Binary[uint64]()).Unwatched())
 	if _, err := n.WaitLeader(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -51,6 +54,23 @@ func BenchmarkSubscribers(b *testing.B) {
 		var mu sync.Mutex
 		var delays []time.Duration
 		var all sync.WaitGroup
+		var slept atomic.Uint64 // publications of the sleeper
+		if *subscriberNaps > 0 {
+			all.Go(func() {
+				var last millrace.Bookmark
+				for p, err := range n.Subscribe(ctx, n.LastPublication()) {
+					if err != nil || p.At.Compare(last) <= 0 {
+						if ctx.Err() == nil {
+							b.Errorf("the sleeper has %v behind %v: %v", p.At, last, err)
+						}
+						return
+					}
+					if last = p.At; slept.Add(1) == 1 {
+						<-time.After(*subscriberNaps)
+					}
+				}
+			})
+		}
 		for i := range *subscribers {
 			all.Go(func() {
 				var own []time.Duration
@@ -79,6 +99,7 @@ func BenchmarkSubscribers(b *testing.B) {
 		tick := time.NewTicker(10 * time.Millisecond)
 		for range int(during / (10 * time.Millisecond)) {
 			<-tick.C
+			done.Take(nil)
 			if _, err := n.SubmitMany(commands, tags, done); err != nil {
 				b.Fatal(err)
 			}
@@ -92,6 +113,12 @@ func BenchmarkSubscribers(b *testing.B) {
 			<-time.After(10 * time.Millisecond)
 		}
 		published := n.Metrics().Published
+		for since := time.Now(); *subscriberNaps > 0 && slept.Load() < published.Published-was && time.Since(since) < time.Minute; {
+			<-time.After(10 * time.Millisecond)
+		}
+		if *subscriberNaps > 0 && slept.Load() != published.Published-was {
+			b.Errorf("the sleeper has %d publications, of %d", slept.Load(), published.Published-was)
+		}
 		cancel()
 		all.Wait()
 		slices.Sort(delays)

@@ -55,8 +55,8 @@ type GroupConfig struct {
 	// members.
 	PublicationBytes int64
 
-	// MaxLagBytes bounds what the state machine of a leader has still to apply of the commands that it has put
-	// into the log: their bytes, and 64 more for each. While it is more, commands wait as they do while too many
+	// MaxLagBytes bounds what the state machine of a leader has still to apply. Its own commands count, with
+	// their bytes and 64 more for each. While it is more, commands wait as they do while too many
 	// are under way, and then get ErrOverloaded. So a slow machine slows its clients down, and the log does not
 	// run away from it. Default Config.MemoryBytes; less than 0: there is no bound. It may differ between
 	// members.

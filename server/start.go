@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,6 +104,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.node, err = millrace.Open(ctx, node, s.store.Millrace()); err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // a log is read in buffers of whole segments, which a collection would find much later
 	return s.serve(self)
 }
 
