@@ -155,6 +155,7 @@ func (k *client) run() {
 			return
 		}
 		switch {
+		case k.isOver(): // and the outcome of its last add may be unknown, so that a later sum says nothing
 		case k.session == "" && k.id%perGroup != 0:
 			k.begin()
 		case k.session != "" && k.rng.IntN(8) == 0:
