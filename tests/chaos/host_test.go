@@ -141,7 +141,7 @@ func (h *host) kill() error {
 // terminate ends the process in good order. The error says that it did not end so.
 func (h *host) terminate() error {
 	l, err := h.endBy(syscall.SIGTERM)
-	if err == nil && l != nil && l.err != nil && h.words() != "" { // without a word it had not come to take signals
+	if err == nil && l != nil && l.err != nil && h.e.program.takesSignals(h) {
 		err = fmt.Errorf("host %d ended with %v after SIGTERM, want status 0\n%s", h.id, l.err, h.tail())
 	}
 	return err

@@ -11,6 +11,7 @@ import (
 type program interface {
 	founding(h *host) []string // arguments of a founder
 	status(h *host) (status, error)
+	takesSignals(h *host) bool  // in this life it has come to take SIGTERM
 	command(seed uint64) string // that runs the episode again
 
 	load() error // starts clients, and waits until they are at work
@@ -29,6 +30,8 @@ func newKV(e *episode) program { return kv{e} }
 func (p kv) founding(h *host) []string            { return p.flags(h, p.founders, p.net.raft) }
 func (p kv) status(h *host) (s status, err error) { return s, h.ask("/status", &s) }
 func (p kv) command(seed uint64) string           { return command("TestChaos", seed) }
+
+func (p kv) takesSignals(h *host) bool { return h.words() != "" }
 
 func (p kv) load() error {
 	p.episode.load = startLoad(p.episode, rand.New(rand.NewPCG(p.seed, 1)))

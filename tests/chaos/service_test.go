@@ -61,7 +61,11 @@ func newService(e *episode) *service {
 	return &service{episode: e, ids: map[uint64]int{}, logs: map[int]*serviceLog{}}
 }
 func (s *service) command(seed uint64) string { return command("TestService", seed) }
-func (s *service) mark()                      {}
+
+// takesSignals: a member that is told to stop while it starts has status 130.
+func (s *service) takesSignals(h *host) bool { return h.says("msg=stopping") != "" }
+
+func (s *service) mark() {}
 
 func (s *service) founding(h *host) []string {
 	url := func(id int) string { return "http://" + s.net.raft(id) }
