@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // openLagging opens a group of this host alone that takes 8 KiB of commands beyond what its machine has
@@ -73,6 +74,26 @@ func TestAMachineMayLag(t *testing.T) {
 		if _, err := poll(t, p); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A leader whose machine is halted takes what others forward to it, however far behind it is.
+func TestAHaltedMachineHoldsUpNoForwards(t *testing.T) {
+	machine := &commands{fail: func(statemachine.Entry) error { return errMachine }}
+	l, g, work := openLagging(t, 8<<10, machine)
+	p, err := g.Submit([]byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	work()
+	if _, err := poll(t, p); err != nil || g.Halted() == nil {
+		t.Fatalf("%v; halted: %v", err, g.Halted())
+	}
+	for range 20 {
+		if err := (*callTurn)(g).Propose([]raftpb.Entry{{Data: make([]byte, 1<<10)}}); err != nil {
+			t.Fatal(err)
+		}
+		l.manual.runIdle()
 	}
 }
 

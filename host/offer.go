@@ -97,10 +97,11 @@ func (g *Group) rejectBatch(batch []proposals.Proposal) error {
 
 // proposeEntries proposes entries, all or none, and returns the index of the first. They hold some
 // commands, of which own are from the inbox. The data of each entry is summed here, and not again on this
-// host (decision 0037). Nothing is proposed while the machine of this leader is too far behind.
+// host (decision 0037). Nothing is proposed while the machine of this leader is too far behind. A halted one
+// does not hold up those that forward to it.
 func (g *Group) proposeEntries(entries []raftpb.Entry, commands, own int) (first uint64, err error) {
 	st := g.core.node.BasicStatus()
-	if g.machine.backlog.IsFull(st.Term, g.machine.apply.MachineApplied(st.Applied)) {
+	if g.Halted() == nil && g.machine.backlog.IsFull(st.Term, g.machine.apply.MachineApplied(st.Applied)) {
 		return 0, raft.ErrProposalDropped
 	}
 	bytes := 0
