@@ -206,6 +206,12 @@ func (m *model) txn(r *pb.TxnRequest) error {
 	return nil
 }
 
+// through returns the events through a revision.
+func (m *model) through(revision int64) []event {
+	n, _ := slices.BinarySearchFunc(m.events, revision+1, func(e event, r int64) int { return cmp.Compare(e.revision, r) })
+	return m.events[:n]
+}
+
 // at returns the value of a key at a revision, "" if it is not there.
 func (m *model) at(key string, revision int64) string {
 	all := m.of[key]
