@@ -135,11 +135,11 @@ const theGroup = 1
 
 // TLS says with which certificate a member proves its id, and which CAs it trusts.
 //
-//	CertFile string
-//	KeyFile string
-//	CAFile string
-//	Source func() (*cert.Credentials, error)
-//	Now func() time.Time
+//	CertFile string                            // its certificate, then the issuers, in PEM; at most 4
+//	KeyFile  string                            // its private key in PEM, not encrypted
+//	CAFile   string                            // all CAs that may name members, in PEM; at most 64
+//	Source   func() (*cert.Credentials, error) // credentials that are in no files; called every few seconds
+//	Now      func() time.Time                  // the time for validity; default time.Now
 type TLS = host.TLS
 
 // Validate reports the first setting that Open would refuse, in a sentence that says what to change. It

@@ -106,54 +106,54 @@ func RetryAfter(err error) (after time.Duration, overloaded bool) { return outco
 
 // OverloadedError says how much is waiting. errors.Is finds ErrOverloaded in it.
 //
-//	RetryAfter time.Duration
-//	Commands int
-//	Bytes int64
-//	Share int64
-//	Behind int64
-//	func Error() string
-//	func Is(target error) bool
+//	RetryAfter time.Duration // about how long the commands that wait need: 1 ms to 10 s
+//	Commands   int           // how many wait in this group
+//	Bytes      int64         // the memory that they take
+//	Share      int64         // what the waiting commands of all groups of the host may take
+//	Behind     int64         // what the leader's machine has still to apply, if that is why; 0: it is not
+//	func Error() string        // the numbers in a sentence
+//	func Is(target error) bool // true for ErrOverloaded
 type OverloadedError = outcome.OverloadedError
 
 // HaltedError says at which command a state machine is halted. errors.Is finds ErrMachineHalted in it.
 //
-//	Group uint64
-//	First uint64
-//	Last uint64
-//	FirstPos uint32
-//	LastPos uint32
-//	Undivided bool
-//	Cause error
-//	Skipped uint64
-//	Held uint64
-//	Version uint32
-//	WrongVersion bool
-//	Stack []byte
-//	Final bool
-//	func Advice() string
-//	func At() string
-//	func Command() (at raftpb.Position, known bool)
-//	func Error() string
-//	func Is(target error) bool
-//	func MayBe(at raftpb.Position) bool
-//	func Unwrap() error
+//	Group        uint64 // the id of the group
+//	First        uint64 // the index of the first command that may have halted the machine
+//	Last         uint64 // the index of the last of them; First if it is known
+//	FirstPos     uint32 // the place of the first among the commands with its index
+//	LastPos      uint32 // the place of the last among the commands with its index
+//	Undivided    bool   // no start can find the command: all of them share an entry
+//	Cause        error  // what the machine has said
+//	Skipped      uint64 // the entry that skips the command (Node.SkipCommand); 0: none
+//	Held         uint64 // the entry in front of which the machine waits for that decision; 0: it does not
+//	Version      uint32 // the version of the group, if WrongVersion
+//	WrongVersion bool   // the program cannot do the version of the group (Machine.Versions)
+//	Stack        []byte // where the machine has panicked; nil if it has not
+//	Final        bool   // no entry of the log helps: replace the member
+//	func Error() string                      // all of this in sentences, with what to do
+//	func At() string                         // the name of the command for people
+//	func Command() (at Position, known bool) // the command, if it is known which
+//	func Advice() string                     // what to do, beginning with a semicolon; "" if that is not known
+//	func MayBe(at Position) bool             // whether the command there is the only one that can have done it
+//	func Unwrap() error                      // the Cause
+//	func Is(target error) bool               // true for ErrMachineHalted
 type HaltedError = outcome.HaltedError
 
 // NotFoundedError says what the founding of the group lacks. errors.Is finds ErrNotFounded in it.
 //
-//	Group uint64
-//	Founding diagnosis.Founding
-//	func Error() string
-//	func Is(target error) bool
+//	Group    uint64             // the id of the group
+//	Founding diagnosis.Founding // which members are missing, silent or refused
+//	func Error() string        // the same in a sentence, with what to do
+//	func Is(target error) bool // true for ErrNotFounded
 type NotFoundedError = outcome.NotFoundedError
 
 // NotLeaderError names the leader, as far as this host knows. errors.Is finds ErrNotLeader in it.
 //
-//	Leader uint64
-//	Addr string
-//	ClientAddr string
-//	func Error() string
-//	func Is(target error) bool
+//	Leader     uint64 // the id of the leader; 0: not known
+//	Addr       string // its address for other members (Config.Members)
+//	ClientAddr string // its address for clients (Config.ClientAddrs); "": none was given
+//	func Error() string        // the leader and its addresses in a sentence
+//	func Is(target error) bool // true for ErrNotLeader
 type NotLeaderError = outcome.NotLeaderError
 
 // AlreadyAppliedError says where the command was applied. errors.Is finds ErrAlreadyApplied in it.

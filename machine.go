@@ -63,44 +63,44 @@ type (
 	// Snapshot is the state of a machine at one moment. WriteTo runs beside Apply, at most once, and returns
 	// early when its context ends. Close, called once, releases the snapshot, written or not.
 	//
-	//	func Close() error
-	//	func WriteTo(ctx context.Context, w io.Writer) error
+	//	func Close() error                                   // releases it; called once, not beside WriteTo
+	//	func WriteTo(ctx context.Context, w io.Writer) error // writes the state, beside Apply, at most once
 	Snapshot = statemachine.Snapshot
 	// FileSnapshot is a Snapshot that also consists of immutable files, such as those of an LSM tree. They
 	// are linked, not copied, and those that did not change since the last snapshot cost nothing, here and
 	// on the way to other members. A state machine that returns one is a FileRestorer.
 	//
-	//	func Close() error
-	//	func Files() []statemachine.File
-	//	func WriteTo(ctx context.Context, w io.Writer) error
+	//	func Close() error                                   // releases the snapshot; after that files may go
+	//	func Files() []SnapshotFile                          // called after WriteTo; they must never change
+	//	func WriteTo(ctx context.Context, w io.Writer) error // writes the other state, beside Apply, once
 	FileSnapshot = statemachine.FileSnapshot
 	// FileRestorer is a state machine whose snapshots have files: RestoreFiles is called in place of Restore.
 	//
-	//	func RestoreFiles(ctx context.Context, r io.Reader, files statemachine.SnapshotFiles) error
+	//	func RestoreFiles(ctx context.Context, r io.Reader, files SnapshotFiles) error // replaces the state
 	FileRestorer = statemachine.FileRestorer
 	// SnapshotFile is a file of a FileSnapshot.
 	//
-	//	Name string
-	//	Path string
+	//	Name string // how the machine finds it again: at most 200 of a-z, A-Z, 0-9, '.', '_' and '-'
+	//	Path string // where it is now; it is linked from there, or copied
 	SnapshotFile = statemachine.File
 	// SnapshotFiles are the files that a FileRestorer gets.
 	//
-	//	func Link(name string, path string) error
-	//	func Names() []string
-	//	func Open(name string) (io.ReadCloser, error)
+	//	func Link(name string, path string) error     // a hard link; errors.ErrUnsupported: use Open
+	//	func Names() []string                         // the names that the snapshot has
+	//	func Open(name string) (io.ReadCloser, error) // the content; each byte is checked when read
 	SnapshotFiles = statemachine.SnapshotFiles
 	// SnapshotPolicy says when snapshots are taken, and how much of the log stays behind them.
 	//
-	//	LogBytes int64
-	//	Every time.Duration
-	//	KeepBytes int64
-	//	Disabled bool
+	//	LogBytes  int64         // growth of the log in between; default 64 MiB, or four snapshots if more
+	//	Every     time.Duration // the longest time in between, if anything was applied; 0: time does not count
+	//	KeepBytes int64         // how much log stays for members that are behind; default a snapshot's size
+	//	Disabled  bool          // only TakeSnapshot takes one
 	SnapshotPolicy = host.SnapshotPolicy
 	// SnapshotInfo describes a snapshot on this host's disk.
 	//
-	//	Index uint64
-	//	Term uint64
-	//	Bytes int64
+	//	Index uint64 // the last entry that it covers
+	//	Term  uint64 // the term of that entry
+	//	Bytes int64  // its size on the disk, without large objects
 	SnapshotInfo = host.SnapshotInfo
 )
 
@@ -220,11 +220,11 @@ func (m Machine[C, R]) Version(v string) Machine[C, R] { m.version = v; return m
 
 // Versions are the versions of a machine's behaviour that a program can do.
 //
-//	Lowest  uint32
-//	Highest uint32
-//	func Can(version uint32) bool
-//	func String() string
-//	func Validate() error
+//	Lowest  uint32 // the first version that it can do
+//	Highest uint32 // the last version that it can do
+//	func Can(version uint32) bool // whether it can do a version
+//	func String() string          // the versions for people
+//	func Validate() error         // an error if Lowest is above Highest
 type Versions = statemachine.Versions
 
 // Versions declares which versions of its behaviour the program can do, from lowest through highest. Without
@@ -259,13 +259,13 @@ func (m Machine[C, R]) Unwatched() Machine[C, R] { m.unwatched = true; return m 
 
 // SessionOptions bound the sessions of the clients of a group (Machine.Sessions).
 //
-//	Expiry time.Duration
-//	MaxBytes int64
-//	MaxSessionBytes int64
-//	MaxResultBytes int64
-//	func MaxNumbers() int
-//	func Validate() error
-//	func WithDefaults() session.Options
+//	Expiry          time.Duration // the log time after which an idle session goes; default 1 h, at least 1 s
+//	MaxBytes        int64         // memory of all sessions; default 16 MiB. The longest idle goes first
+//	MaxSessionBytes int64         // memory of one session; default 1 MiB, at least 4 KiB
+//	MaxResultBytes  int64         // memory of kept results; the oldest goes first. 0: none is kept
+//	func WithDefaults() SessionOptions // the options with a value for each bound
+//	func Validate() error              // the first value that Open would refuse
+//	func MaxNumbers() int              // how many commands of a session may wait for answers
 type SessionOptions = session.Options
 
 // Sessions bounds what members remember of the sessions of clients (InSession). By default an idle session

@@ -21,171 +21,176 @@ import (
 type (
 	// GroupConfig configures one group of a shared host.
 	//
-	//	ID uint64
-	//	Members []uint64
-	//	Joins bool
-	//	NonBlocking bool
-	//	Volatile bool
-	//	Leases bool
-	//	Placement host.Placement
-	//	Snapshots host.SnapshotPolicy
-	//	PublicationBytes int64
-	//	MaxLagBytes int64
-	//	MaxAppendBytes int
-	//	MaxCommandBytes int
-	//	func Validate(c host.Config) error
+	//	ID               uint64         // the id of the group in the cluster, not 0 and never reused
+	//	Members          []uint64       // the hosts that found the group; default all of host.Config.Members
+	//	Joins            bool           // no founder, or its directory is lost: it waits to be added
+	//	NonBlocking      bool           // set by OpenGroup from the Machine (Machine.NonBlocking)
+	//	Volatile         bool           // set by OpenGroup from the Machine (InMemory)
+	//	Leases           bool           // makes reads with Lease possible; the same on all members
+	//	Placement        Placement      // which members should lead; default all are equal
+	//	Snapshots        SnapshotPolicy // when snapshots are taken; the zero value is good
+	//	PublicationBytes int64          // what is kept for subscribers; default 16 MiB, at most 1 GiB
+	//	MaxLagBytes      int64          // what a leader's machine may have still to apply; default the memory
+	//	MaxAppendBytes   int            // the soft size of an append to a follower; default 1 MiB
+	//	MaxCommandBytes  int            // the most of one command; default 8 MiB
+	//	func Validate(c host.Config) error // the first setting that a host with c would refuse
 	GroupConfig = host.GroupConfig
 	// Receipt says where a command is in the log.
 	//
-	//	Index uint64
-	//	Term uint64
-	//	Pos uint32
-	//	Queued time.Duration
-	//	Appended time.Duration
-	//	Replicated time.Duration
-	//	Committed time.Duration
-	//	Applied time.Duration
-	//	By uint64
+	//	Index      uint64        // the index of its entry in the log
+	//	Term       uint64        // the term of that entry
+	//	Pos        uint32        // its place among the commands with this index, from 0
+	//	Queued     time.Duration // when this host took the first command of its batch
+	//	Appended   time.Duration // when a turn of this host, as leader, put it into its log
+	//	Replicated time.Duration // when this host, as leader, first passed it on for another member
+	//	Committed  time.Duration // when this host learned that a quorum holds it durably
+	//	Applied    time.Duration // when the state machine of this host got it
+	//	By         uint64        // the member whose disk completed the quorum; 0 if this host did not lead
 	Receipt = outcome.Receipt
 	// Position is where a command is in the log: an entry, and a place in it.
 	//
-	//	Index uint64
-	//	Pos uint32
-	//	func Compare(other raftpb.Position) int
-	//	func MarshalJSON() ([]byte, error)
-	//	func String() string
-	//	func UnmarshalJSON(text []byte) (err error)
+	//	Index uint64 // the entry
+	//	Pos   uint32 // the place among the commands of the entry, from 0
+	//	func String() string                        // index, or index.pos behind the first command of an entry
+	//	func MarshalJSON() ([]byte, error)          // a number at place 0, else the text of String
+	//	func UnmarshalJSON(text []byte) (err error) // reads what MarshalJSON returns
+	//	func Compare(other Position) int            // -1, 0 or 1, in the order of the log
 	Position = outcome.Position
 	// Leader is the leader of a group, with its addresses for hosts and for clients.
 	//
-	//	ID uint64
-	//	Addr string
-	//	ClientAddr string
-	//	Self bool
+	//	ID         uint64 // the id of the member that leads
+	//	Addr       string // its address for other members (Config.Members)
+	//	ClientAddr string // its address for clients (Config.ClientAddrs); "": none was given
+	//	Self       bool   // whether it is this member
 	Leader = host.Leader
 	// Status is the state of a group after its last turn.
 	//
-	//	ID uint64
-	//	Term uint64
-	//	Role event.Role
-	//	Leader uint64
-	//	Applied uint64
-	//	Committed uint64
-	//	Durable uint64
-	//	LastIndex uint64
-	//	WithoutAuthority bool
-	//	Version uint32
-	//	LowestVersion uint32
-	//	HighestVersion uint32
-	//	FirstIndex uint64
-	//	Refused uint64
-	//	Dropped uint64
-	//	AppliedBatches uint64
-	//	AppliedCommands uint64
-	//	DuplicatesSuppressed uint64
+	//	ID                   uint64 // the id of this member
+	//	Term                 uint64 // the term that it is in
+	//	Role                 Role   // what it does in that term
+	//	Leader               uint64 // the id of the leader; 0: not known
+	//	Applied              uint64 // the last entry that the state machine has
+	//	Committed            uint64 // the last entry that a quorum is known to hold
+	//	Durable              uint64 // the last entry on the disk of this host
+	//	LastIndex            uint64 // the last entry of the log
+	//	WithoutAuthority     bool   // it may lack what it has acknowledged: no vote until it has caught up
+	//	Version              uint32 // the version of the machine that the group is at
+	//	LowestVersion        uint32 // the first version that this program can do
+	//	HighestVersion       uint32 // the last version that this program can do
+	//	FirstIndex           uint64 // the first entry of the log; a snapshot has what is before it
+	//	Refused              uint64 // inputs that were not valid
+	//	Dropped              uint64 // messages that found no space, or were for no group here
+	//	AppliedBatches       uint64 // calls of the state machine
+	//	AppliedCommands      uint64 // commands in these calls
+	//	DuplicatesSuppressed uint64 // commands that sessions kept from being applied twice
 	Status = diagnosis.Status
 	// Role is what a member does in its term: Status.Role.
 	//
-	//	func MarshalText() ([]byte, error)
-	//	func String() string
-	//	func UnmarshalText(text []byte) error
+	//	func String() string                  // the role as a word, such as leader
+	//	func MarshalText() ([]byte, error)    // the same word, for JSON and other texts
+	//	func UnmarshalText(text []byte) error // reads the word
 	Role = event.Role
 	// Diagnosis is the verdict of Node.Explain; its String is a page for an operator.
 	//
-	//	Group uint64
-	//	Host uint64
-	//	Status diagnosis.Status
-	//	Healthy bool
-	//	Causes []diagnosis.Cause
-	//	Warnings []diagnosis.Cause
-	//	Leaderless time.Duration
-	//	func Has(code diagnosis.Code) bool
-	//	func String() string
+	//	Group      uint64            // the id of the group
+	//	Host       uint64            // the member that says this
+	//	Status     Status            // its state at that moment
+	//	Healthy    bool              // there are no causes; warnings do not count
+	//	Causes     []diagnosis.Cause // what keeps the group from working, each with evidence and a remedy
+	//	Warnings   []diagnosis.Cause // what should be looked at while the group works
+	//	Leaderless time.Duration     // for how long this member has known no leader; 0: it knows one
+	//	func Has(code diagnosis.Code) bool // whether a cause or a warning has the code
+	//	func String() string               // a page for an operator
 	Diagnosis = diagnosis.Diagnosis
 	// GroupMetrics is what Node.Metrics returns.
 	//
-	//	Group uint64
-	//	Host uint64
-	//	Status diagnosis.Status
-	//	Leads bool
-	//	Founded bool
-	//	Stopped bool
-	//	DiskFull bool
-	//	HaltedAt uint64
-	//	Halts uint64
-	//	Divergence host.DivergenceMetrics
-	//	Campaigns uint64
-	//	Elected uint64
-	//	LeaderChanges uint64
-	//	GivenUp uint64
-	//	Placed uint64
-	//	Proposals host.ProposalMetrics
-	//	Batches host.BatchMetrics
-	//	Calls host.CallMetrics
-	//	Reads host.ReadMetrics
-	//	Times host.TimeMetrics
-	//	Queues host.QueueMetrics
-	//	Snapshots host.SnapshotMetrics
-	//	Objects host.ObjectMetrics
-	//	Published host.PublicationMetrics
+	//	Group         uint64                  // the id of the group
+	//	Host          uint64                  // the id of this member
+	//	Status        Status                  // its state, with all fields of Status
+	//	Leads         bool                    // whether it leads
+	//	Founded       bool                    // whether the group takes commands
+	//	Stopped       bool                    // whether the group has ended on this host
+	//	DiskFull      bool                    // whether the disk refuses entries
+	//	HaltedAt      uint64                  // the command at which the machine is halted; 0: it works
+	//	Halts         uint64                  // how often the machine has halted
+	//	Divergence    host.DivergenceMetrics  // what members have found when they compared results and states
+	//	Campaigns     uint64                  // elections that it has begun, pre-votes included
+	//	Elected       uint64                  // elections that it has won
+	//	LeaderChanges uint64                  // how often it has learned of another leader
+	//	GivenUp       uint64                  // leaderships that it has handed over or given up
+	//	Placed        uint64                  // of these, the ones because of Placement
+	//	Proposals     host.ProposalMetrics    // commands, batches, and what was refused
+	//	Batches       host.BatchMetrics       // batches under way, and when the next one begins
+	//	Calls         host.CallMetrics        // commands that were forwarded or repeated, and sessions
+	//	Reads         host.ReadMetrics        // reads by consistency, and the rounds for them
+	//	Times         host.TimeMetrics        // histograms of commands and reads (Config.StageTimes)
+	//	Queues        host.QueueMetrics       // bytes that wait in each queue
+	//	Snapshots     host.SnapshotMetrics    // the latest snapshot, its age, failures, and the log behind it
+	//	Objects       host.ObjectMetrics      // large objects of the group, and those that are missing here
+	//	Published     host.PublicationMetrics // publications that are kept, and their subscribers
 	GroupMetrics = host.GroupMetrics
-	// Event is something that happened to a host: package host lists them.
+	// Event is something that happened to a host, such as event.RoleChanged. Package host/event has a type
+	// for each kind, with fields. A type switch tells the kinds apart.
 	Event = event.Event
 	// Members says who the members of a group are.
 	//
-	//	Version uint64
-	//	Founded bool
-	//	All []host.MemberInfo
-	//	Voters []uint64
-	//	Outgoing []uint64
-	//	Learners []uint64
-	//	Removed []uint64
-	//	Plan string
-	//	Waits string
-	//	Tokens []membership.Token
-	//	View uint64
-	//	Tolerates int
-	//	MachineVersion uint32
+	//	Version        uint64             // the entry that has changed the members last; 0: they are the founders
+	//	Founded        bool               // before that, only All is set
+	//	All            []host.MemberInfo  // each member: its role, address, directory, and whether it is there
+	//	Voters         []uint64           // the ids of those that vote; in a change of several, of the new half
+	//	Outgoing       []uint64           // the voters of the old half, during a change of several
+	//	Learners       []uint64           // the ids of those that do not vote
+	//	Removed        []uint64           // ids of members that were removed, which are not given again
+	//	Plan           string             // how far the plan under way is; "": there is none
+	//	Waits          string             // what that plan waits for
+	//	Tokens         []membership.Token // join tokens that were not used, without their secrets
+	//	View           uint64             // the member that says who is there, this one or the leader; 0: none
+	//	Tolerates      int                // how many voters may fail now, unless View is 0; below 0: no quorum
+	//	MachineVersion uint32             // the version of the machine that the group is at
 	Members = host.Members
 	// JoinTokenOptions say how long a join token is valid, and for whom.
 	//
-	//	Life time.Duration
-	//	Member uint64
-	//	Learner bool
+	//	Life    time.Duration // how long it is valid, in log time; default an hour, at most 30 days
+	//	Member  uint64        // the only id that may use it; a member's id replaces its directory. 0: any new id
+	//	Learner bool          // the new member stays a learner
 	JoinTokenOptions = host.JoinTokenOptions
 	// MemberPlan is a way from the present members to others, with what each stage does to the quorum.
 	//
-	//	Stages []host.PlanStage
-	//	View uint64
-	//	Tolerates int
-	//	Absent []uint64
-	//	func String() string
+	//	Stages    []host.PlanStage // what happens, one after the other, and what may fail meanwhile
+	//	View      uint64           // the member by whose view the plan is judged; 0: no leader has told
+	//	Tolerates int              // how many voters may fail before it begins; below 0: there is no quorum
+	//	Absent    []uint64         // members that were not heard lately, by that view
+	//	func String() string // a page for an operator
 	MemberPlan = host.MemberPlan
 	// MemberChange is what a plan does to one member.
 	//
-	//	func At(addr string) host.MemberChange
+	//	func At(addr string) MemberChange // the same change with the address (host:port) of the node
 	MemberChange = host.MemberChange
 	// Placement says which members should lead.
 	//
-	//	Priorities map[uint64]int
-	//	Zones []string
-	//	func Validate() error
+	//	Priorities map[uint64]int // 0 to 100 by id; default 1. The highest should lead, 0 only if no other can
+	//	Zones      []string       // zones (Config.Zone) for the leader, the best first; among equal priorities
+	//	func Validate() error // the first value that would be refused
 	Placement = host.Placement
 	// PlacementStatus says which member should lead, and what it waits for.
 	//
-	//	Placement host.Placement
-	//	Wants uint64
-	//	Waits string
-	//	Recent int
+	//	Placement Placement // what is in force on this member
+	//	Wants     uint64    // the member that should lead instead of this one; 0: none
+	//	Waits     string    // why it does not lead yet, in words
+	//	Recent    int       // hand-overs because of placement in the past hour; with 4 the leader stays
 	PlacementStatus = host.PlacementStatus
 )
 
-// The roles (thesis §3.3). A pre-candidate asks whether it could win before it becomes a candidate (§9.6).
+// The roles (thesis §3.3): what Status.Role may be.
 const (
-	RoleFollower     = event.RoleFollower
+	// RoleFollower follows the leader of its term, or knows none.
+	RoleFollower = event.RoleFollower
+	// RolePreCandidate asks whether it could win, before it becomes a candidate (§9.6).
 	RolePreCandidate = event.RolePreCandidate
-	RoleCandidate    = event.RoleCandidate
-	RoleLeader       = event.RoleLeader
+	// RoleCandidate asks for votes.
+	RoleCandidate = event.RoleCandidate
+	// RoleLeader puts commands into the log.
+	RoleLeader = event.RoleLeader
 )
 
 // Node is one member of a replicated state machine with commands C and results R. Its methods may be called

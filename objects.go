@@ -16,47 +16,47 @@ import (
 type (
 	// Object is what a group knows of an object: bytes that are stored beside its log.
 	//
-	//	ID object.ID
-	//	Bytes int64
-	//	Hash [32]byte
-	//	Manifest int64
-	//	Uploader uint64
-	//	Opened uint64
-	//	Held uint64
-	//	Holders []object.Holder
-	//	Life time.Duration
-	//	Expires time.Duration
-	//	Kept bool
+	//	ID       ObjectID        // its name in the group
+	//	Bytes    int64           // the length of the content
+	//	Hash     [32]byte        // the SHA-256 of its manifest, which has the checksums of all blocks
+	//	Manifest int64           // the length of the manifest
+	//	Uploader uint64          // the member that had the bytes first
+	//	Opened   uint64          // the entry that opened it
+	//	Held     uint64          // the entry that says that a quorum has it; 0: none does
+	//	Holders  []object.Holder // the members that this entry names
+	//	Life     time.Duration   // how long it stays if no command keeps it
+	//	Expires  time.Duration   // the log time at which it goes, unless it is Kept
+	//	Kept     bool            // whether a command keeps it
 	Object = object.Set
 	// ObjectID names an object in its group.
 	//
-	//	func IsZero() bool
-	//	func String() string
+	//	func IsZero() bool   // whether it names no object
+	//	func String() string // 32 hexadecimal digits
 	ObjectID = object.ID
 	// ObjectOptions are those of a group with objects (Machine.Objects). The zero value is a good one.
 	//
-	//	Options object.Options
-	//	ReserveBytes int64
-	//	func Validate() error
+	//	Options      object.Options // how many objects there may be, and how much they have in all
+	//	ReserveBytes int64          // disk space that objects leave free; default 256 MiB
+	//	func Validate() error // the first value that Open would refuse
 	ObjectOptions = statemachine.ObjectOptions
 	// UploadOptions are those of Node.Upload. The zero value is a good one.
 	//
-	//	Life time.Duration
-	//	MaxBytes int64
-	//	Progress func(written int64)
+	//	Life     time.Duration       // how long it stays, in log time, if no command keeps it; default 1 h
+	//	MaxBytes int64               // the most that it may have; default and at most object.MaxBytes
+	//	Progress func(written int64) // called after each piece, with the bytes so far; may be nil
 	UploadOptions = host.UploadOptions
 	// Objects is how a state machine keeps, releases and reads objects (ObjectUser).
 	//
-	//	func Keep(id object.ID) error
-	//	func Open(id object.ID) (*files.File, error)
-	//	func Release(id object.ID) error
+	//	func Keep(id ObjectID) error                // makes an object stay until it is released; only in Apply
+	//	func Release(id ObjectID) error             // lets an object go when its life has passed; only in Apply
+	//	func Open(id ObjectID) (*ObjectFile, error) // opens it here; in Apply those of the command are there
 	Objects = host.Objects
 	// ObjectFile is the content of an object on this host's disk, an io.ReaderAt that checks what it reads.
 	// Close it: until then the bytes stay.
 	//
-	//	func Close() error
-	//	func ReadAt(p []byte, off int64) (n int, err error)
-	//	func Size() int64
+	//	func Size() int64                                   // the length of the content
+	//	func Close() error                                  // ends the reading
+	//	func ReadAt(p []byte, off int64) (n int, err error) // as io.ReaderAt; damage is an error
 	ObjectFile = files.File
 )
 

@@ -14,8 +14,8 @@ import (
 // everything that was acknowledged until Age before the read began. Age is 0 for Linearizable and Lease,
 // and AgeUnknown for AtLeast and Local.
 //
-//	Index uint64
-//	Age time.Duration
+//	Index uint64        // the log through this entry is applied here
+//	Age   time.Duration // how old the state may be, counted from when the read began
 type ReadAt = outcome.ReadAt
 
 // AgeUnknown is the Age of a read that asks nothing of other members.

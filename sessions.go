@@ -12,12 +12,12 @@ import (
 
 // SessionID is the id of a session. Its text form continues the session in another process.
 //
-//	Client [16]byte
-//	Birth time.Duration
-//	func IsZero() bool
-//	func MarshalText() ([]byte, error)
-//	func String() string
-//	func UnmarshalText(text []byte) error
+//	Client [16]byte      // 128 random bits
+//	Birth  time.Duration // the log time at which it was drawn
+//	func IsZero() bool                    // whether it names no session
+//	func String() string                  // the text form
+//	func MarshalText() ([]byte, error)    // the text form, for JSON and other texts
+//	func UnmarshalText(text []byte) error // reads the text form
 type SessionID = session.ID
 
 // SessionMark is the place of a command in a session. It is a value, and may travel: a client in another

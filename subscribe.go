@@ -10,27 +10,27 @@ import (
 
 // Publication is what the state machine has published with a command (Command.Publish).
 //
-//	At Bookmark
-//	Data []byte
+//	At   Bookmark // its place: subscribe after it for the next one
+//	Data []byte   // what the machine has published; do not change it
 type Publication = statemachine.Publication
 
 // Bookmark is the place of a publication, the same on every member and after a restart. Bookmarks ascend, and
 // the zero Bookmark is before all publications. String and ParseBookmark make it a text and back, such as the
 // id of a server-sent event.
 //
-//	Index uint64
-//	Pos uint32
-//	Number uint32
-//	func Compare(c statemachine.Bookmark) int
-//	func String() string
+//	Index  uint64 // the entry of the log
+//	Pos    uint32 // the command in that entry
+//	Number uint32 // the publication of that command, from 0
+//	func Compare(c Bookmark) int // -1, 0 or 1, in the order of the log
+//	func String() string         // three numbers with dots, such as 17.0.2
 type Bookmark = statemachine.Bookmark
 
 // ForgottenError says that what a subscriber lacks is not kept on this node any more. errors.As finds it.
 //
-//	After Bookmark
-//	First Bookmark
-//	func Error() string
-//	func Unwrap() error
+//	After Bookmark // what the subscriber has
+//	First Bookmark // subscribe after this one: all behind it is here
+//	func Error() string // both in a sentence
+//	func Unwrap() error // always ErrForgotten
 type ForgottenError = statemachine.ForgottenError
 
 // ErrForgotten is what errors.Is finds in a ForgottenError.
@@ -89,9 +89,9 @@ func (n *Node[C, R]) Subscribe(ctx context.Context, after Bookmark) iter.Seq2[Pu
 // Subscription is a subscriber that takes publications batch by batch, for programs with many: Subscribe
 // costs each of them a loop.
 //
-//	func Close()
-//	func Next(ctx context.Context) ([]statemachine.Publication, error)
-//	func Poll() ([]statemachine.Publication, error)
+//	func Poll() ([]Publication, error)                    // what follows, or nothing; never waits
+//	func Next(ctx context.Context) ([]Publication, error) // waits for what follows, and returns that
+//	func Close()                                          // ends it; any goroutine may call it
 type Subscription = host.Subscription
 
 // OpenSubscription begins what Subscribe loops over. Close must be called. The state machine must not wait

@@ -84,6 +84,34 @@ func TestSkipIsTakenByEveryMember(t *testing.T) {
 	}
 }
 
+// A member that starts again knows which commands are skipped before it applies any.
+func TestSkipsAreReadAtAStart(t *testing.T) {
+	l := openTestHost(t, 3)
+	l.machine.fail = func(e statemachine.Entry) error {
+		if string(e.Data) == "poison" {
+			return errMachine
+		}
+		return nil
+	}
+	entries := []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingOf(0)), foundedAt(begun, 1)}
+	for i, text := range []string{"a", "poison", "b"} {
+		entries = append(entries, raftpb.Entry{Term: 1, Index: begun + 1 + uint64(i), Data: []byte(text)})
+	}
+	entries = append(entries, raftpb.Entry{Type: raftpb.EntryHost, Term: 1, Index: 7, Data: entry.Skip{At: raftpb.Position{Index: 5}}.Encode()})
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: entries, Commit: 7})
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, LogTerm: 1, Index: 7, Entries: span(8, 9, 1), Commit: 7}) // makes the commit durable
+	for _, what := range []string{"at first", "after a start"} {
+		if err := l.group.Halted(); err != nil || l.group.Halts() > 0 || !slices.Equal(l.machine.indexes(), []uint64{4, 6}) {
+			t.Errorf("%s: %v, %d halts, given %v, want 4 and 6", what, err, l.group.Halts(), l.machine.indexes())
+		}
+		l.machine.entries = nil
+		l.reopen()
+	}
+	if err := l.Close(over()); err != nil {
+		t.Log(err)
+	}
+}
+
 // A batch of several commands fails, and it is not known which. The next start applies them one at a time.
 func TestSuspectCommandsAreAppliedOneByOne(t *testing.T) {
 	l := openTestHost(t, 1)

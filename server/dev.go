@@ -23,6 +23,7 @@ type DevOptions struct {
 	// Flags are more flags for all members.
 	Flags  []string
 	Logger *slog.Logger
+	Fatal  func(error) // that of Config
 }
 
 // DevClients and DevPeers are the ports of "millrace serve --dev". Clients of etcd look at the first one.
@@ -50,7 +51,7 @@ func StartDev(ctx context.Context, o DevOptions) (*Dev, error) {
 		}, o.Flags...), nil, nil)
 		if err == nil {
 			var m *Server
-			if m, err = Start(ctx, Config{Config: l.Config, Logger: o.Logger.With("member", name)}); err == nil {
+			if m, err = Start(ctx, Config{Config: l.Config, Logger: o.Logger.With("member", name), Fatal: o.Fatal}); err == nil {
 				d.Members = append(d.Members, m)
 				continue
 			}

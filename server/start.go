@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -33,6 +34,9 @@ type Config struct {
 	*config.Config
 	// Logger gets the log lines; default slog.Default().
 	Logger *slog.Logger
+	// Fatal is called with an error of the disk after which the process must end at once, by any goroutine. It
+	// does not return. Default: a panic with the error.
+	Fatal func(error)
 
 	snapshots millrace.SnapshotPolicy // of tests
 }
@@ -69,6 +73,9 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	}
 	if err := s.open(ctx); err != nil {
 		s.abandon()
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			err = fmt.Errorf("the disk is full: make space for %s, then start the member again: %w", c.Dir, err)
+		}
 		return nil, err
 	}
 	return s, nil
@@ -92,7 +99,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	s.store, err = kv.Open(kv.Options{
 		Dir: filepath.Join(c.Dir, "state"), Engine: c.Engine, HeadCacheBytes: c.HeadCacheBytes, ValueCacheBytes: c.ValueCacheBytes, BlockCacheBytes: c.BlockCacheBytes,
-		FeedBytes: c.FeedBytes, QuotaBytes: c.QuotaBytes, Logger: s.logger,
+		FeedBytes: c.FeedBytes, QuotaBytes: c.QuotaBytes, Logger: s.logger, Fatal: c.Fatal,
 	})
 	if err != nil {
 		return fmt.Errorf("open the state in %s: %w", c.Dir, err)

@@ -112,7 +112,7 @@ func newWorld(o Options) *world {
 	w.config.MemoryBytes = pick(splitSeed(o.Seed, 11), int64(128<<10), 1<<20, 256<<20)
 	machines := splitSeed(o.Seed, 10)
 	w.groupConfig.NonBlocking = machines.IntN(4) == 0
-	w.groupConfig.MaxLagBytes = pick(splitSeed(o.Seed, 61), int64(0), 0, 8<<10, 32<<10)
+	w.groupConfig.MaxLagBytes = pick(splitSeed(o.Seed, 61), int64(0), 0, 0, 0, 0, 0, 8<<10, 32<<10)
 	w.groupConfig.Volatile = machines.IntN(3) == 0 // no machine here keeps anything beyond its process
 	groups := drawGroups(splitSeed(o.Seed, 9))
 	if o.small || !w.pipeline.AsyncStorageWrites() {

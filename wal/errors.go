@@ -84,6 +84,9 @@ type DiskFullError struct {
 }
 
 func (e *DiskFullError) Error() string {
+	if e.Op == opRecovery {
+		return fmt.Sprintf("wal: %s in %s: no space for %d bytes; nothing is lost; make space, then open it again: %v", e.Op, e.Dir, e.Bytes, inner(e.Err))
+	}
 	if !isFull(e.Err) {
 		return fmt.Sprintf("wal: %s in %s: the process cannot open another file; nothing was written; the log continues when it can open one: %v", e.Op, e.Dir, inner(e.Err))
 	}

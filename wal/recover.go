@@ -73,6 +73,9 @@ type recovery struct {
 	reached record.End // where the log ended, durably, when its tail was adopted
 }
 
+// opRecovery is the operation of a DiskFullError of Open.
+const opRecovery = "recovery"
+
 // recoverLog opens the log, without its helper. damage is nil unless the log is known to be corrupt.
 func recoverLog(opts Options, d *damage) (*Log, error) {
 	sc := newScan(opts, d)
@@ -83,7 +86,7 @@ func recoverLog(opts Options, d *damage) (*Log, error) {
 	}
 	if err != nil {
 		if isFull(err) {
-			err = r.log.full("recovery", opts.SegmentBytes, err)
+			err = r.log.full(opRecovery, opts.SegmentBytes, err)
 		}
 		return nil, errors.Join(wrapped("open "+opts.Dir, err), r.log.closeFiles())
 	}

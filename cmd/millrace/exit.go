@@ -53,7 +53,7 @@ var exitMeanings = []exitMeaning{
 		bench: "what was measured failed or lost an acknowledged write", wal: "the logs differ where they may", members: "the change is refused, or was cancelled"},
 	{status: exitDamaged, meaning: "the log, a snapshot or an object is damaged; the logs differ where they must not; a certificate is not valid; a file of results or a recording is damaged", sim: "a file of results is damaged", lab: "a file of results is damaged", wal: "the log is damaged; the logs differ where they must not",
 		log: "the log is damaged", snap: "a snapshot is damaged", cert: "a certificate or a key is not valid", objects: "an object is damaged"},
-	{status: exitCannot, meaning: "it cannot be done or read: no such directory, a full disk, a log in use, a certificate that exists",
+	{status: exitCannot, serve: "it could not start, or has ended: a full disk, no such directory, a directory in use", meaning: "it cannot be done or read: no such directory, a full disk, a log in use, a certificate that exists",
 		bench: "it cannot be done: no such directory, a full disk", lab: "it cannot be done: no such directory, other environments, too few repeats for a condition", snap: "it cannot be read: no such directory, no snapshot in it",
 		cert: "it cannot be done: no such file, a certificate that exists", members: "it cannot be done: no such directory, a host that does not run, or runs",
 		objects: "it cannot be read: no such directory, no group with objects in it, no such object", sim: "it cannot be done: no such file, a full disk"},

@@ -37,7 +37,7 @@ func newServe(a app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [flags of etcd]",
 		Short: "Serve etcd's API: a member, or three for a first look (--dev)",
-		Long:  serveLong + exitTable([]int{exitOK, exitFailed, exitUsage, exitInterrupted}, func(e exitMeaning) string { return e.serve }),
+		Long:  serveLong + exitTable([]int{exitOK, exitFailed, exitCannot, exitUsage, exitInterrupted}, func(e exitMeaning) string { return e.serve }),
 		Example: `  millrace serve --dev
   etcdctl put greeting hello                     in another terminal
   millrace serve --name m1 --initial-cluster m1=http://10.0.0.1:2380,m2=http://10.0.0.2:2380,m3=http://10.0.0.3:2380 ...`,
@@ -98,7 +98,7 @@ func serve(ctx context.Context, a app, args []string, help func() error) error {
 	if dev {
 		return serveDev(ctx, a, l, logger)
 	}
-	s, err := server.Start(ctx, server.Config{Config: l.Config, Logger: logger})
+	s, err := server.Start(ctx, server.Config{Config: l.Config, Logger: logger, Fatal: a.fatal})
 	if err != nil {
 		return err
 	}
@@ -108,6 +108,12 @@ func serve(ctx context.Context, a app, args []string, help func() error) error {
 	case err = <-s.Failed():
 	}
 	return errors.Join(err, closeWithin(l.Config.StopTimeout+stopTimeout, s.Close))
+}
+
+// fatal ends the process: what is under way cannot be closed.
+func (a app) fatal(err error) {
+	fmt.Fprintf(a.stderr, "millrace: %s\n", sentence(err))
+	os.Exit(exitStatus(err))
 }
 
 func closeWithin(d time.Duration, f func(context.Context) error) error {
@@ -127,7 +133,7 @@ func serveDev(ctx context.Context, a app, l *config.Loaded, logger *slog.Logger)
 	if l.Values["data-dir"].Source != config.Default {
 		dir = l.Config.Dir
 	}
-	o := server.DevOptions{Dir: dir, Clients: server.DevClients, Peers: server.DevPeers, Logger: logger}
+	o := server.DevOptions{Dir: dir, Clients: server.DevClients, Peers: server.DevPeers, Logger: logger, Fatal: a.fatal}
 	for name, v := range l.Values {
 		if v.Source != config.Default && name != "data-dir" {
 			o.Flags = append(o.Flags, "--"+name+"="+v.Text)

@@ -123,19 +123,14 @@ func serveAddrs(t *testing.T, n int) (addrs []string) {
 	return addrs
 }
 
-// TestServeProcesses kills each of three processes with kill -9 while clients write, ends them with
-// SIGTERM, and starts them again. Every write that was acknowledged must be found, on every member.
-func TestServeProcesses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes some seconds")
-	}
-	dir := t.TempDir()
+// startServants starts three members, with the directories 0, 1 and 2 in dir.
+func startServants(t *testing.T, dir string) (members []*servant) {
+	t.Helper()
 	addrs := serveAddrs(t, 6)
 	var initial []string
 	for k := range 3 {
 		initial = append(initial, fmt.Sprintf("m%d=http://%s", k, addrs[k]))
 	}
-	var members []*servant
 	for k := range 3 {
 		s := &servant{t: t, addr: addrs[3+k], log: filepath.Join(dir, fmt.Sprint("log", k)), args: []string{
 			fmt.Sprintf("--name=m%d", k), "--data-dir=" + filepath.Join(dir, fmt.Sprint(k)), "--initial-cluster=" + strings.Join(initial, ","),
@@ -145,6 +140,16 @@ func TestServeProcesses(t *testing.T) {
 		t.Cleanup(func() { _ = s.cmd.Process.Kill(); _ = s.cmd.Wait() })
 		members = append(members, s)
 	}
+	return members
+}
+
+// TestServeProcesses kills each of three processes with kill -9 while clients write, ends them with
+// SIGTERM, and starts them again. Every write that was acknowledged must be found, on every member.
+func TestServeProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes some seconds")
+	}
+	members := startServants(t, t.TempDir())
 	acknowledged := map[string]bool{}
 	write := func(round int, of ...*servant) {
 		t.Helper()

@@ -33,7 +33,7 @@ var serverBugs = []bug{
 			}
 			a, err := t.execute(ctx, again, want)
 			if err != nil {`}}},
-	{name: "kv_refused_not_rolled_back", what: "a command that is refused half-way leaves its versions in front of the engine, and in the cache of heads", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/pass.go",
+	{name: "kv_refused_not_rolled_back", what: "a command that is refused half-way leaves its versions in front of the engine, and in the cache of heads", in: "server/kv", found: "TestProperty", args: "-property.commands 20000", edits: []edit{{"server/mvcc/pass.go",
 		`func (t tx) refuse() { t.p.over.undo(t.from) }`, `func (t tx) refuse() { _ = t.from }`}}},
 	{name: "kv_heads_complete", what: "the cache of heads that has forgotten keys still says that they do not exist", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/heads.go",
 		`			c.complete = c.complete && len(c.old) == 0

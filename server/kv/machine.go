@@ -47,6 +47,7 @@ type Options struct {
 	FeedBytes       int64  // 0: 32 MiB
 	QuotaBytes      int64  // not used here: members must agree, so the quota is that of command.Settings in the log
 	Logger          *slog.Logger
+	Fatal           func(error) // that of pebble.Options
 }
 
 func (o Options) withDefaults() Options {

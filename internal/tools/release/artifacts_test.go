@@ -66,6 +66,17 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
+// TestArchiveHasAnEnd is for what TestArtifacts finds, too, after minutes.
+func TestArchiveHasAnEnd(t *testing.T) {
+	content, err := archive(map[string][]byte{"a": []byte("1"), "b": make([]byte, 700)}, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files := untar(t, content); string(files["a"]) != "1" || len(files["b"]) != 700 {
+		t.Errorf("%v", files)
+	}
+}
+
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -156,8 +167,12 @@ func checkImage(t *testing.T, image, out, version string) {
 	}
 }
 
+// untar reads a tar. It must have its end, two blocks of zeros: tar and docker load refuse it without.
 func untar(t *testing.T, content []byte) map[string][]byte {
 	t.Helper()
+	if n := len(content); n%512 != 0 || n < 1024 || !bytes.Equal(content[n-1024:], make([]byte, 1024)) {
+		t.Errorf("a tar of %d bytes has no end", n)
+	}
 	files := map[string][]byte{}
 	for r := tar.NewReader(bytes.NewReader(content)); ; {
 		h, err := r.Next()

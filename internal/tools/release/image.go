@@ -97,7 +97,8 @@ func archive(files map[string][]byte, mode int64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return b.Bytes(), w.Close()
+	err := w.Close() // it writes the end, which belongs to the bytes
+	return b.Bytes(), err
 }
 
 // sums writes SHA256SUMS, as sha256sum does.

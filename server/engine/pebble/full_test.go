@@ -43,3 +43,32 @@ func TestFullDiskSaysWhatToDo(t *testing.T) {
 	}
 	_ = e.Close()
 }
+
+// Fatal gets the same sentence when a full disk refuses the list of files: Pebble cannot continue.
+func TestFullDiskOfTheManifestIsFatal(t *testing.T) {
+	var full atomic.Bool
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.Contains(op.Path, "MANIFEST") {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	told := make(chan error, 1)
+	e, err := pebble.Open("db", pebble.Options{FS: fs, BlockCacheBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) {
+		told <- err
+		select {} // as a process that ends: Pebble holds locks, so the engine cannot be closed either
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := e.Batch()
+	b.Set(engine.Key{Prefix: []byte("ka"), Main: 1}, []byte("v"))
+	if err := e.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	full.Store(true)
+	go func() { _ = e.Flush() }()
+	if err := <-told; !strings.Contains(err.Error(), "Make space on the disk, then restart it") || !strings.Contains(err.Error(), "MANIFEST") {
+		t.Errorf("Fatal is told %v", err)
+	}
+}

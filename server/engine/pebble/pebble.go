@@ -33,6 +33,10 @@ type Options struct {
 	MemTableBytes   uint64 // how much is written between two flushes; 0: 32 MiB
 	ReadOnly        bool   // nothing is written, not even what a crash has left to do
 	Logger          *slog.Logger
+	// Fatal is called with an error of the disk after which Pebble cannot continue, such as a full disk that
+	// refuses the list of its files. Pebble holds locks then. So Fatal must not return, and ends the process.
+	// Default: a panic.
+	Fatal func(error)
 }
 
 // Engine is a Pebble database.
@@ -67,7 +71,7 @@ func Open(dir string, o Options) (*Engine, error) {
 		FormatMajorVersion:         pebble.FormatTableFormatV6, // the same on all members: they read each other's files
 		MemTableSize:               o.MemTableBytes,
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
-		Logger:                     logger{dir, o.Logger},
+		Logger:                     logger{dir, o.Logger, o.Fatal},
 		EventListener:              &pebble.EventListener{BackgroundError: e.fail},
 	}
 	for i := range opts.Levels {
@@ -110,14 +114,19 @@ func decode(b []byte) engine.Key {
 // engine has failed until it is opened again, and the sentence says so: clients, health and Explain show it.
 func (e *Engine) fail(err error) {
 	e.once.Do(func() {
-		e.why = fmt.Errorf("the database has failed, and this member serves nothing until it is restarted; the log has all that was acknowledged. "+
-			"Mend the disk, then restart it: %w", err)
-		if vfs.IsNoSpaceError(err) {
-			e.why = fmt.Errorf("the disk of the database was full, and this member serves nothing until it is restarted; the log has all that was acknowledged. "+
-				"Make space on the disk, then restart it: %w", err)
-		}
+		e.why = failure(err)
 		close(e.failed)
 	})
+}
+
+// failure is an error of the disk with what to do.
+func failure(err error) error {
+	if vfs.IsNoSpaceError(err) {
+		return fmt.Errorf("the disk of the database was full, and this member serves nothing until it is restarted; the log has all that was acknowledged. "+
+			"Make space on the disk, then restart it: %w", err)
+	}
+	return fmt.Errorf("the database has failed, and this member serves nothing until it is restarted; the log has all that was acknowledged. "+
+		"Mend the disk, then restart it: %w", err)
 }
 
 func (e *Engine) err() error {
@@ -248,8 +257,9 @@ func (e *Engine) Close() error {
 
 // logger keeps what Pebble has to say about errors.
 type logger struct {
-	dir string
-	to  *slog.Logger
+	dir   string
+	to    *slog.Logger
+	fatal func(error) // may be nil
 }
 
 func (logger) Infof(string, ...any) {}
@@ -258,9 +268,15 @@ func (l logger) Errorf(format string, args ...any) {
 	l.to.Error("pebble: "+fmt.Sprintf(format, args...), "dir", l.dir)
 }
 
-// Fatalf does not return, as Pebble expects: it calls it where it cannot continue. In a call of the machine
-// the panic stops the group (the host catches it), in a goroutine of Pebble it ends the process.
+// Fatalf does not return, as Pebble expects: it calls it where it cannot continue. An error of the disk goes
+// to Options.Fatal. Anything else is a bug. In a call of the machine its panic stops the group, because the
+// host catches it. In a goroutine of Pebble it ends the process.
 func (l logger) Fatalf(format string, args ...any) {
 	l.Errorf(format, args...)
+	for _, arg := range args {
+		if err, ok := arg.(error); ok && l.fatal != nil {
+			l.fatal(failure(err))
+		}
+	}
 	panic("pebble: " + fmt.Sprintf(format, args...))
 }
