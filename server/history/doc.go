@@ -6,4 +6,6 @@
 // tells the revision of its state. So an answer must be of a state at least as new as that of each
 // answer before its request. A read must have the value of the log at its revision. Watches that
 // ran through all faults must have seen the same log.
+//
+// TestSlowWatcher runs with -args -slow-for 10m only: what a client costs that watches and reads nothing.
 package history

@@ -43,7 +43,7 @@ func (e *episode) traced(f fault, h *host, call, inject string) (hits int, err e
 	case <-e.ctx.Done():
 	}
 	text, err := os.ReadFile(file)
-	hits = strings.Count(string(text), "(INJECTED)")
+	hits = strings.Count(string(text), "(INJECTED)") + strings.Count(string(text), "(DELAYED)")
 	if kills && !h.isUp() {
 		hits = 1
 	}
@@ -118,6 +118,30 @@ func makeNoSpace(e *episode, f fault) error {
 	if err != nil {
 		return err
 	}
+	return e.again(h)
+}
+
+func makeSlowDisk(e *episode, f fault) error {
+	h, err := e.hold(f)
+	if err != nil {
+		return err
+	}
+	defer h.lock.Unlock()
+	return e.slowDisk(f, h)
+}
+
+// slowDisk makes each sync of a host late. The caller holds its lock.
+func (e *episode) slowDisk(f fault, h *host) error {
+	late := 20 + f.rng().IntN(180)
+	hits, err := e.traced(f, h, "fdatasync", fmt.Sprintf("delay_exit=%d", late*1000))
+	if err != nil {
+		return err
+	}
+	if !h.isUp() {
+		return fmt.Errorf("host %d ended with %v when each sync took %d ms\n%s", h.id, h.last().err, late, h.tail())
+	}
+	e.say("%d syncs of host %d took %d ms", hits, h.id, late)
+	e.count(func(t *tally) { t.slowed += hits })
 	return e.again(h)
 }
 

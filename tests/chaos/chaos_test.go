@@ -20,7 +20,7 @@ func TestChaos(t *testing.T) {
 	base := makeBase(t)
 	endOnSignal(base)
 	t.Log(theWorld)
-	possible, err := possibleKinds(theWorld)
+	possible, err := possibleKinds(theWorld, kinds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,10 +33,10 @@ func TestChaos(t *testing.T) {
 	for i := range *episodes {
 		s := drawSchedule(*firstSeed+uint64(i), possible, *size)
 		var counted tally
-		counted, err = runEpisode(base, binary, s)
+		counted, err = runEpisode(base, binary, s, newKV)
 		all, lines = append(all, counted), append(lines, counted.line(s))
 		if err != nil {
-			err = fmt.Errorf("%v\n%w\nlogs: %s\nreplay: %s", s, err, filepath.Join(base, fmt.Sprintf("seed-%d", s.seed)), command(s.seed))
+			err = fmt.Errorf("%v\n%w\nlogs: %s\nreplay: %s", s, err, filepath.Join(base, fmt.Sprintf("seed-%d", s.seed)), command("TestChaos", s.seed))
 			break
 		}
 		t.Logf("\n%s", table(head, counted.line(s)))
@@ -53,8 +53,8 @@ func TestChaos(t *testing.T) {
 }
 
 // runEpisode runs one episode and cleans up behind it. The error is the first thing that should not be.
-func runEpisode(base, binary string, s schedule) (tally, error) {
-	e, err := newEpisode(base, binary, theWorld.net, s)
+func runEpisode(base, binary string, s schedule, of func(*episode) program) (tally, error) {
+	e, err := newEpisode(base, binary, theWorld.net, s, of)
 	if err != nil {
 		return tally{}, err
 	}

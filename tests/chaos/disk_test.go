@@ -23,8 +23,8 @@ import (
 type smallDisk struct{ image, mount string }
 
 const (
-	smallDiskBytes = 256 << 20
-	ballastBytes   = 96 << 20
+	smallDiskBytes = 512 << 20
+	ballastBytes   = 352 << 20
 	noteBytes      = 512 << 10
 	hogBytes       = 900 << 10 // of a value that makes logs grow
 	maxHogs        = 300

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +21,7 @@ import (
 type episode struct {
 	seed         uint64
 	plan         schedule
+	program      program
 	dir          string
 	binary       string
 	net          network
@@ -49,12 +49,13 @@ type episode struct {
 }
 
 // newEpisode makes the directory, the certificates and the hosts of an episode. Nothing runs yet.
-func newEpisode(base, binary string, net network, s schedule) (*episode, error) {
+func newEpisode(base, binary string, net network, s schedule, of func(*episode) program) (*episode, error) {
 	e := &episode{
 		seed: s.seed, plan: s, dir: filepath.Join(base, fmt.Sprintf("seed-%d", s.seed)), binary: binary, net: net,
 		links: &cutter{net: net, limits: map[int][]int{}}, hosts: map[int]*host{}, busy: map[string]int{}, began: time.Now(),
 		tally: tally{made: map[string]int{}, hit: map[string]int{}},
 	}
+	e.program = of(e)
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	if err := os.RemoveAll(e.dir); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func newEpisode(base, binary string, net network, s schedule) (*episode, error) 
 	if e.journal, err = os.Create(filepath.Join(e.dir, "episode.log")); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(e.journal, "%v\nreplay: %s\n", s, command(s.seed))
+	fmt.Fprintf(e.journal, "%v\nreplay: %s\n", s, e.program.command(s.seed))
 	ids := make([]int, maxHosts)
 	for i := range ids {
 		ids[i] = i + 1
@@ -157,7 +158,7 @@ func (e *episode) newMember() (*host, error) {
 // found starts the cluster and waits until it has a leader.
 func (e *episode) found() error {
 	for _, h := range e.members() {
-		h.args = e.flags(h, e.founders, e.net.raft)
+		h.args = e.program.founding(h)
 		if err := h.start(); err != nil {
 			return err
 		}
@@ -266,6 +267,13 @@ func (e *episode) hit(kind string) {
 	e.tally.hit[kind]++
 }
 
+// count changes the tally.
+func (e *episode) count(change func(*tally)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change(&e.tally)
+}
+
 // wait waits for a time that a schedule names. The error says that the episode has failed.
 func (e *episode) wait(d time.Duration) error {
 	timer := time.NewTimer(d)
@@ -302,38 +310,35 @@ func (e *episode) run() error {
 	if err := e.found(); err != nil {
 		return fmt.Errorf("found: %w", err)
 	}
-	e.load = startLoad(e, rand.New(rand.NewPCG(e.seed, 1)))
-	defer e.load.stop()
-	if err := e.load.waitForMore(200, "before the first fault"); err != nil {
+	defer e.program.stop()
+	if err := e.program.load(); err != nil {
 		return err
 	}
 	e.say("the faults begin")
-	e.load.mark()
+	e.program.mark()
 	e.disturb()
 	if err := e.failure(); err != nil {
 		return err
 	}
-	e.load.marked()
+	e.program.mark()
 	e.say("the faults have ended")
-	if err := e.heal(); err != nil {
+	if err := e.program.heal(); err != nil {
 		return fmt.Errorf("after all faults had ended: %w", err)
 	}
 	e.say("mended")
-	if err := e.endAll(); err != nil {
+	if err := e.program.end(); err != nil {
 		return err
 	}
 	if err := e.failure(); err != nil {
 		return err
 	}
-	return e.judge()
+	return e.program.judge()
 }
 
 // close ends what still runs, and removes the directory of an episode that passed.
 func (e *episode) close(passed bool) error {
 	e.stop()
-	if e.load != nil {
-		e.load.stop()
-	}
+	e.program.stop()
 	var errs []error
 	e.mu.Lock()
 	hosts := e.hosts

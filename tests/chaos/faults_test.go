@@ -99,13 +99,18 @@ func makeCuts(choose func(rng *rand.Rand, target int, ids []int) []link) func(*e
 		rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 		links := choose(rng, target, ids)
 		e.say("cut: %v", links)
+		was := e.links.dropped()
 		heal, err := e.links.cut(links)
 		if err != nil {
 			return err
 		}
-		e.hit(f.kind.name)
 		_ = e.wait(f.lasts)
-		return heal()
+		err = heal()
+		if now := e.links.dropped(); was < 0 || now > was {
+			e.hit(f.kind.name)
+			e.count(func(t *tally) { t.dropped += now - was })
+		}
+		return err
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// host is one process of examples/kv, from one life to the next. The fault that holds its lock may start and
+// host is one process of the program, from one life to the next. The fault that holds its lock may start and
 // end it; everything else only asks it.
 type host struct {
 	e     *episode
@@ -141,7 +141,7 @@ func (h *host) kill() error {
 // terminate ends the process in good order. The error says that it did not end so.
 func (h *host) terminate() error {
 	l, err := h.endBy(syscall.SIGTERM)
-	if err == nil && l != nil && l.err != nil && h.words() != "" { // without a word it had not come to take signals
+	if err == nil && l != nil && l.err != nil && h.e.program.takesSignals(h) {
 		err = fmt.Errorf("host %d ended with %v after SIGTERM, want status 0\n%s", h.id, l.err, h.tail())
 	}
 	return err
@@ -218,9 +218,7 @@ type status struct {
 }
 
 // status asks the process. The error says that it does not answer.
-func (h *host) status() (s status, err error) {
-	return s, h.ask("/status", &s)
-}
+func (h *host) status() (s status, err error) { return h.e.program.status(h) }
 
 func (h *host) ask(path string, to any) error {
 	r, err := plain.Get("http://" + h.e.net.client(h.place) + path)

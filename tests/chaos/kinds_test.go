@@ -44,6 +44,7 @@ var kinds = []*kind{
 	{name: "write-fails", expects: "the process ends with status 1 and says why", shortest: second, longest: 3 * second, can: withTracer, make: makeWriteFails},
 	{name: "no-space", expects: "the process lives, and continues when there is space", shortest: second, longest: 3 * second, can: withTracer, make: makeNoSpace},
 	{name: "killed-in-call", expects: "it starts again and catches up", shortest: second, longest: 3 * second, can: withTracer, make: makeKilledInCall},
+	{name: "slow-disk", expects: "it heals", shortest: 3 * second, longest: 6 * second, can: withTracer, make: makeSlowDisk},
 	{name: "full-disk", expects: "the process lives, and continues when there is space", shortest: 20 * second, longest: 30 * second, atMost: 1, disk: true, can: withSmallDisks, make: makeFullDisk},
 	{name: "wiped", expects: "it is refused with a sentence and ends; a new directory joins in its place", shortest: 0, longest: 500 * ms, atMost: 2, can: always, make: makeWiped},
 	{name: "exchanged-directory", expects: "it is refused at the start with a sentence", shortest: 0, longest: 500 * ms, atMost: 2, can: always, make: makeExchanged},
@@ -52,4 +53,21 @@ var kinds = []*kind{
 	{name: "demoted", expects: "it is a voter again", shortest: 0, longest: second, atMost: 3, can: always, make: makeDemoted},
 	{name: "replaced-host", expects: "a new host votes, and the old one ends by itself", shortest: 0, longest: second, atMost: 2, can: inNamespaces, make: makeReplacedHost},
 	{name: "new-certificates", expects: "no host is cut off", shortest: 0, longest: second, atMost: 1, can: always, make: makeNewCertificates},
+}
+
+// serviceKinds are the kinds that the service meets: general ones, and its own.
+var serviceKinds = append(general(), []*kind{
+	{name: "slow-disk", expects: "it heals, also when it leads", shortest: 3 * second, longest: 6 * second, can: withTracer, make: makeServiceSlowDisk},
+	{name: "full-disk", expects: "it says so, and catches up when it is started again with space", shortest: 0, longest: second, atMost: 1, disk: true, can: withSmallDisks, make: makeServiceFullDisk},
+}...)
+
+// general returns the kinds of kinds that work with every program.
+func general() (some []*kind) {
+	for _, k := range kinds {
+		switch k.name {
+		case "kill", "kill-all", "stop", "pause", "one-way-cut", "isolated", "deaf", "bridge", "chain", "any-cuts", "slow-link", "killed-in-call":
+			some = append(some, k)
+		}
+	}
+	return some
 }

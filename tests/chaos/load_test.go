@@ -108,8 +108,13 @@ func (l *load) isOver() bool {
 
 func (l *load) now() time.Duration { return time.Since(l.began) }
 
-func (l *load) mark()   { l.faulty.from = l.now() }
-func (l *load) marked() { l.faulty.to = l.now() }
+func (l *load) mark() {
+	if l.faulty.from == 0 {
+		l.faulty.from = l.now()
+	} else {
+		l.faulty.to = l.now()
+	}
+}
 
 // waitForMore waits until n more changes were answered.
 func (l *load) waitForMore(n int64, when string) error {
@@ -150,6 +155,7 @@ func (k *client) run() {
 			return
 		}
 		switch {
+		case k.isOver(): // and the outcome of its last add may be unknown, so that a later sum says nothing
 		case k.session == "" && k.id%perGroup != 0:
 			k.begin()
 		case k.session != "" && k.rng.IntN(8) == 0:

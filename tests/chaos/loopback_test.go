@@ -56,6 +56,8 @@ func (l *loopback) cut(links map[link]bool) error {
 	return nil
 }
 
+func (l *loopback) dropped() int { return -1 }
+
 func (l *loopback) limit(id, rate int) error {
 	for way, p := range l.ways {
 		if way.from == id {

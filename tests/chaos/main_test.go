@@ -19,7 +19,7 @@ import (
 
 var (
 	firstSeed = flag.Uint64("seed", 1, "the `seed` of the first episode; each later one adds one")
-	episodes  = flag.Int("episodes", 2, "how many `episodes` TestChaos runs")
+	episodes  = flag.Int("episodes", 2, "how many `episodes` TestChaos and TestService run")
 	netWanted = flag.String("net", "auto", "`where` the hosts are: namespaces, loopback, or auto: namespaces if this user may make them")
 	only      = flag.String("faults", "", "draw only these `kinds` of faults, with commas between them; default all")
 	size      = flag.Int("hosts", 0, "how many `hosts` found a cluster: 3 or 5; 0: the seed draws it")
@@ -163,8 +163,8 @@ func prepare() (err error) {
 }
 
 // command is what runs an episode again.
-func command(seed uint64) string {
-	args := []string{"cd tests/chaos && go test -count=1 -v -run TestChaos -timeout 0 -args", fmt.Sprintf("-seed %d -episodes 1", seed)}
+func command(test string, seed uint64) string {
+	args := []string{"cd tests/chaos && go test -count=1 -v -run '^" + test + "$' -timeout 0 -args", fmt.Sprintf("-seed %d -episodes 1", seed)}
 	flag.Visit(func(f *flag.Flag) {
 		switch f.Name {
 		case "net", "faults", "hosts", "rate":

@@ -32,6 +32,8 @@ type network interface {
 	seen(from, to int) string
 	// cut makes exactly these links cut.
 	cut(links map[link]bool) error
+	// dropped returns how many packets were discarded on links that are not cut any more; -1: not known.
+	dropped() int
 	// limit bounds what a host sends in bytes a second; 0: no bound.
 	limit(id, rate int) error
 	close()
@@ -44,6 +46,7 @@ type namespaces struct {
 	of   [maxHosts + 1]*os.File
 	nft  bool
 	last map[link]bool
+	lost int // packets
 }
 
 func newNamespaces(w *world) (n *namespaces, err error) {
@@ -107,6 +110,13 @@ func (n *namespaces) client(id int) string      { return fmt.Sprintf("10.77.0.%d
 func (n *namespaces) seen(_, to int) string     { return n.raft(to) }
 func (n *namespaces) close()                    {} // they end with this process
 
+func (n *namespaces) dropped() int {
+	if !n.nft {
+		return -1
+	}
+	return n.lost
+}
+
 // cut writes the rules of each host whose links have changed, in one transaction for each.
 func (n *namespaces) cut(links map[link]bool) error {
 	changed := map[int]bool{}
@@ -137,6 +147,9 @@ func (n *namespaces) cut(links map[link]bool) error {
 
 // rules makes a host discard what comes over the links that are cut.
 func (n *namespaces) rules(id int, links map[link]bool) error {
+	if err := n.countDropped(id); err != nil {
+		return err
+	}
 	script := "add table ip chaos\ndelete table ip chaos\n"
 	var from []string
 	for l := range links {
@@ -145,9 +158,29 @@ func (n *namespaces) rules(id int, links map[link]bool) error {
 		}
 	}
 	if len(from) > 0 {
-		script += fmt.Sprintf("table ip chaos {\n chain in {\n  type filter hook input priority 0\n  ip saddr { %s } drop\n }\n}\n", strings.Join(from, ", "))
+		script += fmt.Sprintf("table ip chaos {\n chain in {\n  type filter hook input priority 0\n  ip saddr { %s } counter drop\n }\n}\n", strings.Join(from, ", "))
 	}
 	return n.w.run(n.of[id], script, "nft", "-f", "-")
+}
+
+// countDropped counts what the rules of a host have discarded, before they are exchanged.
+func (n *namespaces) countDropped(id int) error {
+	for l := range n.last {
+		if l.to != id {
+			continue
+		}
+		text, err := n.w.output(n.of[id], "", "nft", "list", "table", "ip", "chaos")
+		if err != nil {
+			return err
+		}
+		var packets int
+		if _, after, ok := strings.Cut(text, "counter packets "); ok {
+			_, err = fmt.Sscan(after, &packets)
+		}
+		n.lost += packets
+		return err
+	}
+	return nil
 }
 
 // routes makes a host discard what it sends over the links that are cut: the same without nft, except that
@@ -200,6 +233,13 @@ func (c *cutter) cut(links []link) (heal func() error, err error) {
 		c.cuts = slices.DeleteFunc(c.cuts, func(other *cut) bool { return other == mine })
 		return c.apply()
 	}, c.apply()
+}
+
+// dropped returns how many packets were discarded on links that are not cut any more; -1: not known.
+func (c *cutter) dropped() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.net.dropped()
 }
 
 // apply brings the network to what all cuts want. mu is held.

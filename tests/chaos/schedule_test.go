@@ -96,15 +96,15 @@ func drawSchedule(seed uint64, possible []*kind, hosts int) schedule {
 	return s
 }
 
-// possibleKinds are the kinds of faults that can be made here, of those that -faults names.
-func possibleKinds(w *world) (possible []*kind, err error) {
+// possibleKinds are the kinds of faults of a program that can be made here, of those that -faults names.
+func possibleKinds(w *world, of []*kind) (possible []*kind, err error) {
 	wanted := strings.FieldsFunc(*only, func(r rune) bool { return r == ',' })
 	for _, name := range wanted {
-		if !slices.ContainsFunc(kinds, func(k *kind) bool { return k.name == name }) {
+		if !slices.ContainsFunc(slices.Concat(kinds, serviceKinds), func(k *kind) bool { return k.name == name }) {
 			return nil, fmt.Errorf("-faults: %q is no kind of fault", name)
 		}
 	}
-	for _, k := range kinds {
+	for _, k := range of {
 		if k.can(w) && (len(wanted) == 0 || slices.Contains(wanted, k.name)) {
 			possible = append(possible, k)
 		}

@@ -16,6 +16,8 @@ import (
 type tally struct {
 	made, hit     map[string]int // faults, by kind, and those that had their effect
 	overlap       int            // the most faults at a time
+	dropped       int            // packets, on links that were cut
+	slowed        int            // syncs, on slow disks
 	counts        history.Counts
 	adds, retries int64
 	lost          int64         // results of changes that no host had any more

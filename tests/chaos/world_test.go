@@ -110,16 +110,22 @@ func (w *world) start(ns *os.File, cmd *exec.Cmd) error {
 
 // run runs a program to its end in a network namespace. The error has what it printed.
 func (w *world) run(ns *os.File, stdin, name string, args ...string) error {
+	_, err := w.output(ns, stdin, name, args...)
+	return err
+}
+
+// output runs a program to its end in a network namespace, and returns what it printed.
+func (w *world) output(ns *os.File, stdin, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Stdin = &out, &out, strings.NewReader(stdin)
 	if err := w.start(ns, cmd); err != nil {
-		return err
+		return "", err
 	}
 	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, stdin, out.Bytes())
+		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, stdin, out.Bytes())
 	}
-	return nil
+	return out.String(), nil
 }
 
 // note keeps the ids of processes that run, so that an interrupt can end them where no namespace does.
