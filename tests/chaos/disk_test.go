@@ -24,7 +24,7 @@ type smallDisk struct{ image, mount string }
 
 const (
 	smallDiskBytes = 512 << 20
-	ballastBytes   = 352 << 20
+	ballastBytes   = 320 << 20
 	noteBytes      = 512 << 10
 	hogBytes       = 900 << 10 // of a value that makes logs grow
 	maxHogs        = 300
