@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallDisk is an ext4 filesystem of its own in a file, which takes a tenth for itself. There is space for
+// smallDisk is an ext4 filesystem of its own in a file, which takes a part for itself. There is space for
 // the segment that a log writes and for its reserve, without which a log that is opened again takes no
 // entries; and ballast in the place of others. The mount is in the namespace of the tests, and the kernel
 // frees the loop device when the mount is gone.
@@ -24,13 +24,12 @@ type smallDisk struct{ image, mount string }
 
 const (
 	smallDiskBytes = 512 << 20
-	ballastBytes   = 352 << 20
 	noteBytes      = 512 << 10
 	hogBytes       = 900 << 10 // of a value that makes logs grow
 	maxHogs        = 300
 )
 
-func newSmallDisk(base string) (d *smallDisk, err error) {
+func newSmallDisk(base string, space int64) (d *smallDisk, err error) {
 	d = &smallDisk{filepath.Join(base, "disk.img"), filepath.Join(base, "disk")}
 	if err := os.MkdirAll(d.mount, 0o700); err != nil {
 		return nil, err
@@ -47,7 +46,11 @@ func newSmallDisk(base string) (d *smallDisk, err error) {
 	if err := theWorld.run(nil, "", "mount", "-o", "loop", d.image, d.mount); err != nil {
 		return nil, err
 	}
-	if err := d.fill("ballast", ballastBytes); err != nil {
+	var s unix.Statfs_t
+	if err := unix.Statfs(d.mount, &s); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	if err := d.fill("ballast", int64(s.Bavail)*s.Bsize-space); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil

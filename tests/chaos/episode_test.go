@@ -82,7 +82,7 @@ func newEpisode(base, binary string, net network, s schedule, of func(*episode) 
 	}
 	if s.disk > 0 {
 		h := e.hosts[s.disk]
-		if e.disk, err = newSmallDisk(h.base); err != nil {
+		if e.disk, err = newSmallDisk(h.base, e.program.diskBytes()); err != nil {
 			return nil, err
 		}
 		h.dir = e.disk.data()

@@ -11,6 +11,7 @@ import (
 type program interface {
 	founding(h *host) []string // arguments of a founder
 	status(h *host) (status, error)
+	diskBytes() int64           // of space on the small disk before it is filled
 	takesSignals(h *host) bool  // in this life it has come to take SIGTERM
 	command(seed uint64) string // that runs the episode again
 
@@ -32,6 +33,9 @@ func (p kv) status(h *host) (s status, err error) { return s, h.ask("/status", &
 func (p kv) command(seed uint64) string           { return command("TestChaos", seed) }
 
 func (p kv) takesSignals(h *host) bool { return h.words() != "" }
+
+// diskBytes are two segments of the log, and little more.
+func (p kv) diskBytes() int64 { return 132 << 20 }
 
 func (p kv) load() error {
 	p.episode.load = startLoad(p.episode, rand.New(rand.NewPCG(p.seed, 1)))

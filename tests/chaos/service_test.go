@@ -62,6 +62,9 @@ func newService(e *episode) *service {
 }
 func (s *service) command(seed uint64) string { return command("TestService", seed) }
 
+// diskBytes are three segments of the log, so that a start always has space, and little more.
+func (s *service) diskBytes() int64 { return 210 << 20 }
+
 // takesSignals: a member that is told to stop while it starts has status 130.
 func (s *service) takesSignals(h *host) bool { return h.says("msg=stopping") != "" }
 

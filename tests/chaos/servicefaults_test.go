@@ -74,7 +74,9 @@ func makeServiceFullDisk(e *episode, f fault) error {
 	if err := e.disk.fillRest(); err != nil {
 		return err
 	}
-	full := func() bool { return h.says("the disk of the database was full") != "" }
+	full := func() bool { // of the state; or for the log or the start, if the host was just started
+		return h.says("the disk of the database was full") != "" || h.says("the disk is full") != ""
+	}
 	if err := e.program.(*service).hog(h, full); err != nil {
 		return err
 	}
