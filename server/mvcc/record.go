@@ -7,7 +7,8 @@
 //	'r' (main, sub) ascending                 → kind, bytes superseded before, user key
 //
 // So a range at any revision is one forward scan that has the values. The history in order, which watches,
-// compaction and the hash need, is another one. Heads (heads.go) save the look at the old version of a key.
+// compaction and the hash need, is another one. Heads (heads.go) save the look at the old version of a key,
+// and values (values.go) that of a read.
 //
 // Reads take no lock. A revision is visible when its batch is in the engine (Store.Visible). A read takes the
 // visible revision, opens an iterator, and skips what is newer. The sweep (sweep.go) removes nothing that is
