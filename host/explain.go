@@ -60,6 +60,7 @@ func (g *Group) facts() *examination.Facts {
 		Commands: g.proposals.overload.Commands.Load(), Messages: g.proposals.overload.Messages.Load(),
 		Waiting: examination.Share(m.Waiting), Proposed: examination.Share(m.Proposed),
 		Received: examination.Share(m.Received), Writing: examination.Share(m.Writing),
+		Behind: g.machine.backlog.Behind(g.machine.apply.Applied()),
 	}
 	p := g.Placement()
 	f.Placement = examination.Placement{Wants: p.Wants, Recent: p.Recent, Most: placement.MaxPlacements, Window: placement.Window}

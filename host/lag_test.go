@@ -45,6 +45,9 @@ func TestASlowMachineDelaysItsClients(t *testing.T) {
 	if taken != 8 {
 		t.Errorf("%d commands of 1 KiB were taken, want 8", taken)
 	}
+	if page := g.Explain().String(); !strings.Contains(page, "which is more than MaxLagBytes") || !strings.Contains(page, "make the state machine faster") {
+		t.Errorf("Explain says:\n%s", page)
+	}
 	if behind := g.Metrics().Queues.Behind; behind < 8<<10 || behind > 9<<10 {
 		t.Errorf("the machine is said to be %d bytes behind", behind)
 	}

@@ -29,13 +29,13 @@ func (w *world) checkVerdict(r *replica) {
 }
 
 // isTrue reports whether what a cause claims is so in a cluster that is well: a host is lost for good,
-// clients propose more than the little memory of this run is for, a leadership stays where it should not be,
-// since it has moved too often, the hosts of a scenario have different timeouts, or a sync of a snapshot
-// failed, also because the directory was moved away.
+// clients propose more than the little memory or the little lag of this run is for, a leadership stays where
+// it should not be, since it has moved too often, the hosts of a scenario have different timeouts, or a sync
+// of a snapshot failed, also because the directory was moved away.
 func (w *world) isTrue(r *replica, c diagnosis.Cause) bool {
 	switch c.Code {
 	case diagnosis.CodeOverloaded:
-		return w.config.MemoryBytes < enoughMemory
+		return w.config.MemoryBytes < enoughMemory || w.groupConfig.MaxLagBytes > 0
 	case diagnosis.CodeSnapshotStuck:
 		return r.life.sawError || r.life.sawMoved
 	case diagnosis.CodeSettingsDiffer:

@@ -271,6 +271,7 @@ type Pauses struct {
 type Load struct {
 	Commands, Messages                   Repeats
 	Waiting, Proposed, Received, Writing Share
+	Behind                               int64 // what the machine of a leader has still to apply, if that is why
 }
 
 // Share is a part of the memory, in bytes.

@@ -52,7 +52,10 @@ func (e *examination) findOverload() {
 	m := &e.Load
 	shares := fmt.Sprintf("of the shares of Config.MemoryBytes (%d), waiting commands use %d of %d bytes, proposed ones %d of %d, received messages %d of %d, entries for the disk %d of %d; one group gets half of a share at most",
 		e.Config.MemoryBytes, m.Waiting.Used, m.Waiting.Share, m.Proposed.Used, m.Proposed.Share, m.Received.Used, m.Received.Share, m.Writing.Used, m.Writing.Share)
-	if r := m.Commands; r.N > 0 && e.Now-r.Latest <= e.Bounds.Wait() {
+	if r := m.Commands; r.N > 0 && e.Now-r.Latest <= e.Bounds.Wait() && m.Behind > 0 {
+		e.found(diagnosis.CodeOverloaded, 0, r.Since, "make the state machine faster, or propose less; if a restart may apply more, raise MaxLagBytes",
+			"%d commands were refused with ErrOverloaded, the latest %v ago; the state machine has still to apply %d bytes, which is more than MaxLagBytes", r.N, e.text(e.Now-r.Latest), m.Behind)
+	} else if r.N > 0 && e.Now-r.Latest <= e.Bounds.Wait() {
 		e.found(diagnosis.CodeOverloaded, 0, r.Since, "propose less at a time, or spread the commands over more groups and hosts; if there is memory, raise Config.MemoryBytes",
 			"%d commands were refused with ErrOverloaded, the latest %v ago; %s", r.N, e.text(e.Now-r.Latest), shares)
 	}

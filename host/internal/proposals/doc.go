@@ -14,6 +14,6 @@
 // waits), settings.go and queue.go (from a turn to the answer), results.go, end.go. Then retries.go and
 // route.go (calls that the log of this host does not hold), record.go and frames.go (what hosts forward,
 // and what a leader remembers of it). At last space.go (who waits for space), gather.go (when a turn waits
-// for more commands), batching.go (how long a batch is open) and backlog.go (how far a leader's machine is
-// behind). Besides, refusals.go (what is counted) and pack.go (which commands share an entry).
+// for more commands) and batching.go (how long a batch is open). Then backlog.go, how far the machine of a
+// leader is behind. Besides, refusals.go (what is counted) and pack.go (which commands share an entry).
 package proposals
