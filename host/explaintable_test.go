@@ -339,6 +339,23 @@ var causeTests = []causeTest{
 			l.silenceBut(1)
 		}
 	}, end: func(l *testHost) { l.silenceBut(4) }},
+	{code: diagnosis.CodeOverloaded, way: "a slow machine", open: openLone, begin: func(l *testHost) {
+		l.group.machine.backlog.Max = 1
+		_ = l.holdApply()
+		for range 2 {
+			if _, err := l.group.Submit([]byte("x")); err != nil {
+				l.t.Fatal(err)
+			}
+			l.manual.runIdle()
+		}
+	}, end: func(l *testHost) {
+		for _, lane := range l.appliers.All() {
+			lane.Task().(*manualTask).dead = false
+			lane.Task().Wake()
+		}
+		l.manual.runIdle()
+		l.silence(4)
+	}},
 }
 
 // silenceBut lets election timeouts pass in which only the leader is heard.
