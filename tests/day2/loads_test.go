@@ -133,6 +133,15 @@ func TestSlowApplyInBoundedMemory(t *testing.T) {
 	if _, err := slow.post("/delay", url.Values{"delay": {"0s"}}); err != nil {
 		t.Fatal(err)
 	}
+	if err := within(maxWait, func() error { // it decodes what it has missed, which takes as long as the machine is busy
+		text, err := slow.get("/balance?account=notes")
+		if err == nil && text != "600" {
+			err = fmt.Errorf("a balance of %s, want 600", text)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 	d.add(t, slow, 1)
 	d.holds(t, slow, 1)
 	d.wellEverywhere(t)
