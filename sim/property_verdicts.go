@@ -28,10 +28,10 @@ func (w *world) checkVerdict(r *replica) {
 	}
 }
 
-// isTrue reports whether what a cause claims is so in a cluster that is well: a host is lost for good,
-// clients propose more than the little memory or the little lag of this run is for, a leadership stays where
-// it should not be, since it has moved too often, the hosts of a scenario have different timeouts, or a sync
-// of a snapshot failed, also because the directory was moved away.
+// isTrue reports whether what a cause claims is so in a cluster that is well. A host may be lost for good.
+// Clients may propose more than the little memory, or the little lag, of this run is for. A leadership may
+// rest where it should not be, since it has moved too often. The hosts of a scenario may have different
+// timeouts. A sync of a snapshot may have failed, also because the directory was moved away.
 func (w *world) isTrue(r *replica, c diagnosis.Cause) bool {
 	switch c.Code {
 	case diagnosis.CodeOverloaded:

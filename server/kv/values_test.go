@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/server/mvcc"
 )
 
-// Readers beside a writer, which puts one of a few keys with each command, see the newest version of a key at
+// A writer puts one of a few keys with each command. Readers beside it see the newest version of a key at
 // the revision that they are told: never an older one, and never a later one.
 func TestReadsBesideWrites(t *testing.T) {
 	const keys, commands = 4, 3000

@@ -13,9 +13,9 @@ import (
 	"github.com/millrace/millrace/tests/history"
 )
 
-// The verdict on the service. The logs of all members are the same; the requests in them make the events that
-// each watch has seen; every acknowledged write is at its revision, and every read has found the state of its
-// revision; each key is linearizable, and revisions never go back in real time. Each judge also gets a copy
+// The verdict on the service. The logs of all members are the same, and their requests make the events that
+// each watch has seen. Every acknowledged write is at its revision. Every read has found the state of its
+// revision. Each key is linearizable, and revisions never go back in real time. Each judge also gets a copy
 // of the evidence in which something is wrong, and must reject it.
 func (s *service) judge() error {
 	began := time.Now()
