@@ -50,7 +50,7 @@ type DurableStateMachine[C, R any] interface {
 	// called when the group is opened, and after Restore. The group applies the commands after it, and none
 	// twice: so the state and this index must reach the disk together. A state behind the log's first command
 	// is replaced by the newest snapshot (Restore). Commands with one Index come in one Apply, and reach the
-	// disk together.
+	// disk together. The index of a Configuration counts as well, if the machine is a MembersObserver.
 	Applied() (index uint64, err error)
 	// Sync returns when everything that was applied before the call is durable. It is called, beside Apply,
 	// before the log forgets commands: between a Snapshot and its WriteTo, when what was applied before that
@@ -89,6 +89,35 @@ type (
 	//	func Names() []string                         // the names that the snapshot has
 	//	func Open(name string) (io.ReadCloser, error) // the content; each byte is checked when read
 	SnapshotFiles = statemachine.SnapshotFiles
+	// MembersObserver is a state machine that learns who the members of its group are, in order with Apply.
+	// MembersChanged is called for each applied entry that changes the configuration. The first one founds the
+	// group. It is also called where a version of the machine begins (Machine.Versions), with the configuration
+	// as it is. The rules are those of Apply: alike on every member, never beside Apply, again after a restart
+	// unless Applied says that the machine has it. A panic or an error halts the machine. It publishes nothing,
+	// and keeps no objects.
+	//
+	// A machine that is restored does not learn of the entries that the snapshot covers. So what it has made of
+	// configurations, and what it must know of the present one later, belongs in its snapshot.
+	//
+	// A program that gets the method while its group is in use acts on it from a new version on
+	// (Configuration.Version). Otherwise members that have passed an entry with the program of before differ.
+	//
+	//	func MembersChanged(c Configuration) error // may keep what c has
+	MembersObserver = statemachine.MembersObserver
+	// Configuration says who the members of a group are behind an entry of its log. It depends on the log
+	// alone. Ids ascend.
+	//
+	//	Index        uint64        // of the entry
+	//	Term         uint64        // of the entry
+	//	Time         time.Duration // the log time, that of the last command before
+	//	Version      uint32        // the version of the machine's behaviour, as Command.Version
+	//	Voters       []uint64      // the voters
+	//	Outgoing     []uint64      // in a joint configuration: the voters before it
+	//	Learners     []uint64      // members without a vote
+	//	LearnersNext []uint64      // outgoing voters that become learners
+	//	func Has(id uint64) bool   // whether a host is a member, whatever it does
+	//	func Members() []uint64    // the ids of all members, ascending
+	Configuration = statemachine.Configuration
 	// SnapshotPolicy says when snapshots are taken, and how much of the log stays behind them.
 	//
 	//	LogBytes  int64         // growth of the log in between; default 64 MiB, or four snapshots if more
@@ -356,10 +385,18 @@ func (m Machine[C, R]) commands() statemachine.Machine {
 	if !m.keeps {
 		a.summer.plan = m.resultPlan()
 	}
-	if f, ok := m.sm.(FileRestorer); ok {
-		return host.Commands(&fileAdapter[C, R]{a, f}, m.options())
+	files, hasFiles := m.sm.(FileRestorer)
+	observer, observes := m.sm.(MembersObserver)
+	var machine statemachine.CommandMachine = a
+	switch {
+	case hasFiles && observes:
+		machine = &observingFileAdapter[C, R]{a, files, observer}
+	case hasFiles:
+		machine = &fileAdapter[C, R]{a, files}
+	case observes:
+		machine = &observingAdapter[C, R]{a, observer}
 	}
-	return host.Commands(a, m.options())
+	return host.Commands(machine, m.options())
 }
 
 // adapter passes the commands of a group to a typed state machine, and its results to those who wait for
@@ -501,6 +538,18 @@ func (a *adapter[C, R]) Restore(ctx context.Context, r io.Reader) error {
 type fileAdapter[C, R any] struct {
 	*adapter[C, R]
 	FileRestorer
+}
+
+// observingAdapter and observingFileAdapter are those of a machine that learns of the members.
+type observingAdapter[C, R any] struct {
+	*adapter[C, R]
+	MembersObserver
+}
+
+type observingFileAdapter[C, R any] struct {
+	*adapter[C, R]
+	FileRestorer
+	MembersObserver
 }
 
 // syncedSnapshot is of a machine that keeps its state on a disk. When it is written that state is durable, so

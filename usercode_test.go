@@ -58,6 +58,12 @@ func (b *broken) Apply(batch []millrace.Command[string], results []string) error
 	return nil
 }
 
+func (b *broken) MembersChanged(c millrace.Configuration) error {
+	b.at("MembersChanged")
+	b.n = c.Index
+	return nil
+}
+
 func (b *broken) Snapshot() (millrace.Snapshot, error) {
 	b.at("Snapshot")
 	return brokenView{b, b.n}, nil
@@ -171,6 +177,7 @@ var userFunctions = []struct {
 		}
 		return nil
 	}, says: "Decode panicked", inCall: true},
+	{name: "MembersChanged", call: func(ctx context.Context, n *brokenNode) error { return n.Upgrade(ctx, 1) }, says: "MembersChanged of the state machine", machine: true},
 	{name: "Digest", call: proposeLater, says: "Digest of the state machine", machine: true},
 	{name: "DecodeResult", call: proposeTwice, says: "Decode panicked"},
 	{name: "Snapshot", call: takeSnapshot, says: "Snapshot of the state machine"},
@@ -390,7 +397,7 @@ func tryBroken(b *broken, disk *crashfs.FS) (*brokenNode, error) {
 	default:
 		m = millrace.Durable[string, string](b, brokenCodec{b, ""})
 	}
-	m = m.Results(brokenCodec{b, "Result"}).Digest(b.digest)
+	m = m.Results(brokenCodec{b, "Result"}).Digest(b.digest).Versions(0, 1)
 	return millrace.Open(context.Background(), millrace.Config{ID: 1, Dir: "/data", Members: map[uint64]string{1: "one"}, Logger: slog.New(brokenHandler{b}), OnEvent: b.event}, m,
 		millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithHostOptions(host.WithFS(disk.Mount())))
 }

@@ -128,7 +128,7 @@ func (g *Group) restoreFrom(ctx context.Context, p *snapshots.Published, r *snap
 		restoreSection()
 		m.Restored(table, block.Last, block.Sums, published)
 	}
-	g.machine.apply.Restored(raftpb.EntryID{Term: p.ID.Term, Index: p.ID.Index}, block.Skipped, block.At)
+	g.machine.apply.Restored(raftpb.EntryID{Term: p.ID.Term, Index: p.ID.Index}, block.Skipped, block.At, block.Roster)
 	g.reads.queue.Applied(p.ID.Index)
 	return nil
 }

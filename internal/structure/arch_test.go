@@ -78,7 +78,7 @@ host/internal/bulk     host/event host/internal/control raft snapshot transport 
 host/internal/feed     env host/statemachine host/internal/entry internal/lock |
 host/internal/divergence host/event host/session host/internal/control host/internal/entry raft/quorum internal/lock      |
 host/internal/storage  env internal/repetition raft raft/raftpb vfs wal internal/lock                         |
-host/internal/apply    env vfs raft/raftpb object host/event host/outcome host/session host/statemachine host/internal/containment host/internal/divergence host/internal/entry host/internal/feed host/internal/identity host/internal/sched host/internal/storage host/internal/workqueue internal/lock internal/arena internal/goroutine|
+host/internal/apply    env vfs raft/raftpb object host/event host/membership host/outcome host/session host/statemachine host/internal/containment host/internal/divergence host/internal/entry host/internal/feed host/internal/identity host/internal/sched host/internal/storage host/internal/workqueue internal/lock internal/arena internal/goroutine|
 host/internal/members  host/event host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/quorum raft/raftpb transport wal internal/lock|
 host/internal/founding host/diagnosis host/internal/entry host/internal/turn raft raft/raftpb transport |
 host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity host/internal/turn raft raft/raftpb raft/tracker transport internal/lock|

@@ -51,6 +51,7 @@ var userCode = map[string]string{
 	"statemachine.Deliverer.Deliver":         "test TestBrokenDeliver",
 	"statemachine.Borrower.BorrowsData":      "test TestABorrowerThatPanics",
 	"statemachine.NamesCallee.Callee":        "test TestUserFunctionsOfHosts",
+	"statemachine.MembersObserver":           "row MembersChanged",
 	"outcome.Caller.Committed":               "row Committed",
 	"outcome.Caller.Failed":                  "row Failed",
 	"outcome.Caller.Duplicate":               "row Duplicate",

@@ -8,5 +8,5 @@
 // and a turn may call it.
 //
 // Reading order: lanes.go, queue.go, round.go, hook.go, commands.go, restore.go, logtime.go, skips.go,
-// skip.go, halt.go, note.go, rebuild.go, wait.go.
+// skip.go, halt.go, note.go, rebuild.go, wait.go, members.go.
 package apply

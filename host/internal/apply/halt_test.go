@@ -145,7 +145,7 @@ func newTally(t *testing.T) (*script, *tally) {
 	s.restore = func() error {
 		m.has = nil
 		commands.Restored(session.New(session.Options{}), 0, entry.Sums{}, feed.Content{})
-		s.queue.Restored(raftpb.EntryID{}, nil, entry.At{})
+		s.queue.Restored(raftpb.EntryID{}, nil, entry.At{}, nil)
 		return nil
 	}
 	return s, m

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/host/internal/entry"
 	"github.com/millrace/millrace/host/internal/storage"
 	"github.com/millrace/millrace/host/internal/workqueue"
+	"github.com/millrace/millrace/host/membership"
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/arena"
@@ -48,6 +49,7 @@ type Queue struct {
 	passing    atomic.Pointer[Passage]
 	calling    lock.Mutex     // held while the machine is called in a turn, or a function of StartBetween
 	halting    halting        // halt.go
+	observing  observing      // members.go
 	versions   versions       // version.go
 	inside     atomic.Uintptr // the goroutine that works on it; 0: none does, or it is not known which
 
@@ -143,6 +145,7 @@ type Member interface {
 func New(of Member, s Settings) *Queue {
 	q := &Queue{Settings: s, member: of}
 	q.lends, _ = s.Log.(lender)
+	q.observe()
 	if q.borrows() {
 		q.loan = arena.NewLoan(s.Blocks)
 	}
@@ -221,6 +224,7 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 		case p != nil:
 			err = q.haltAt(with, q.callee()+" panicked while applying", &containment.Panic{Text: fmt.Sprint(p), Stack: debug.Stack()})
 		}
+		q.observing.telling = false
 		clear(q.unpacked)
 		if q.unpacked = q.unpacked[:0]; cap(q.unpacked) > maxUnpacked {
 			q.unpacked = nil
@@ -230,7 +234,9 @@ func (q *Queue) apply(entries []raftpb.Entry) (err error) {
 		if !rest[0].HoldsCommands() {
 			with = ownEntry(&rest[0])
 			if err := q.applyOwn(&rest[0]); err != nil {
-				returned = true
+				if returned = true; isBefore(err) {
+					q.countApplied(entries[:len(entries)-len(rest)])
+				}
 				return err
 			}
 			rest = rest[1:]
@@ -377,7 +383,13 @@ func (q *Queue) applyOwn(e *raftpb.Entry) error {
 			return halted
 		}
 	}
-	return nil
+	return q.takeMembers(e, q.At().Since == e.Index)
+}
+
+// isBefore reports whether an error about an entry says that nothing of it was done.
+func isBefore(err error) bool {
+	halted := (*outcome.HaltedError)(nil)
+	return errors.As(err, new(retried)) || errors.As(err, &halted) && halted.Held > 0
 }
 
 // countApplied notes that entries are applied.
@@ -442,8 +454,9 @@ func (q *Queue) ApplyAll(entries []raftpb.Entry) error {
 }
 
 // Restored makes the cursors those of a snapshot, whose state the machine has.
-func (q *Queue) Restored(id raftpb.EntryID, passed []raftpb.Position, at entry.At) {
+func (q *Queue) Restored(id raftpb.EntryID, passed []raftpb.Position, at entry.At, roster *membership.Roster) {
 	q.passed = passed
+	q.observing.members.From(roster)
 	had := q.through.Load()
 	q.setPosition(id)
 	q.restoreVersion(at, id.Index, had)
@@ -485,6 +498,9 @@ func (q *Queue) runDrained() {
 
 // callee names the function of the user that the machine is in the middle of.
 func (q *Queue) callee() string {
+	if q.observing.telling {
+		return "MembersChanged of the state machine"
+	}
 	if m, is := q.Machine.(*Commands); is {
 		return m.callee()
 	}

@@ -1,0 +1,114 @@
+package millrace_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/millracetest"
+)
+
+// roll is a machine that keeps its commands and the members, in order.
+type roll struct {
+	mu  sync.Mutex
+	has []string
+}
+
+func (r *roll) Apply(batch []millrace.Command[string], _ []struct{}) error {
+	for i := range batch {
+		r.add(batch[i].Value)
+	}
+	return nil
+}
+
+func (r *roll) MembersChanged(c millrace.Configuration) error {
+	r.add(fmt.Sprint(c.Index, " ", c.Term, " ", c.Members(), " version ", c.Version))
+	return nil
+}
+
+func (r *roll) add(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.has = append(r.has, text)
+}
+
+// all returns what the machine has, after the founding.
+func (r *roll) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.has)
+}
+
+func (r *roll) Snapshot() (millrace.Snapshot, error) {
+	state, err := json.Marshal(r.all())
+	return millrace.BytesSnapshot(state), err
+}
+
+func (r *roll) Restore(_ context.Context, from io.Reader) error {
+	var has []string
+	if err := json.NewDecoder(from).Decode(&has); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.has = has
+	return nil
+}
+
+// Machines on all members learn of the same members between the same commands. A member that starts again has
+// what it had, from the log and from a snapshot. A member that left got no more.
+func TestMachinesLearnOfMembers(t *testing.T) {
+	machines := map[uint64]*roll{}
+	c := millracetest.New(t, 3, func(id uint64) millrace.Machine[string, struct{}] {
+		machines[id] = &roll{}
+		return millrace.InMemory(machines[id], millrace.JSON[string]()).Versions(0, 1)
+	})
+	leader := c.Leader(t.Context())
+	n := c.Node(leader)
+	propose := func(command string) {
+		t.Helper()
+		if _, err := n.Propose(t.Context(), command); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := leader%3 + 1
+	stays := gone%3 + 1
+	propose("a")
+	plan, err := n.Plan(t.Context(), millrace.RemoveMember(gone))
+	if err == nil {
+		err = n.Execute(t.Context(), plan)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	propose("b")
+	if _, err := c.Node(stays).TakeSnapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Upgrade(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	propose("c")
+	want := machines[leader].all()
+	var words []string
+	for _, text := range want {
+		words = append(words, text[strings.LastIndex(text, "[")+1:])
+	}
+	if left := fmt.Sprintf("%d %d] version ", min(leader, stays), max(leader, stays)); !slices.Equal(words, []string{"1 2 3] version 0", "a", left + "0", "b", left + "1", "c"}) {
+		t.Errorf("the leader's machine has %q", want)
+	}
+	has := func(id uint64) func() bool { return func() bool { return slices.Equal(machines[id].all(), want) } }
+	waitFor(t, "the other member", has(stays))
+	c.Kill(stays)
+	c.Restart(stays)
+	waitFor(t, "after a start", has(stays))
+	if all := machines[gone].all(); !slices.Equal(all, want[:min(len(all), 3)]) {
+		t.Errorf("the machine of the removed member has %q", all)
+	}
+}
