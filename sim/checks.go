@@ -34,6 +34,9 @@ type ghost struct {
 	version uint64                      // the latest
 	churns  bool                        // members change
 
+	configurations map[uint64]statemachine.Configuration // of which machines have learned, by their entries
+	learned        []uint64                              // those entries, ascending
+
 	published   []statemachine.Publication // by the first machine that has applied a command
 	publishedTo raftpb.Position            // its command
 
@@ -61,7 +64,7 @@ func newGhost(id uint64) *ghost {
 		id:      id,
 		leaders: map[uint64]uint64{}, entries: map[position]content{}, acked: map[raftpb.Position]string{},
 		begun: map[position]uint32{}, versions: map[raftpb.Position]uint32{}, refused: map[string]bool{}, counted: map[string]raftpb.Position{},
-		orders: map[position]raftpb.Position{}, skips: map[raftpb.Position]uint64{},
+		orders: map[position]raftpb.Position{}, skips: map[raftpb.Position]uint64{}, configurations: map[uint64]statemachine.Configuration{},
 	}
 }
 

@@ -39,6 +39,8 @@ type diskCommand struct {
 	index uint64
 	time  time.Duration
 	text  string
+	// members is not 0 if it is no command: the machine knows the members of that entry.
+	members uint64
 }
 
 // diskMachine is a replica's machine on disk.
@@ -62,7 +64,11 @@ func (p *packing) drawDiskMachines() {
 func (d *diskMachines) machine(r *replica) statemachine.Machine {
 	m := diskMachine{callMachine{r}, d, d.on(r)}
 	for _, c := range m.state.commands {
-		r.addToState(c.text)
+		if c.members > 0 {
+			r.members = c.members
+		} else {
+			r.addToState(c.text)
+		}
 		r.watch.applied, r.watch.time = wholeEntry(c.index), c.time
 	}
 	options := r.life.w.calls.CommandOptions
@@ -106,7 +112,7 @@ func (m diskMachine) Apply(batch []statemachine.Command) error {
 	if !cut || written {
 		for i := range batch {
 			c := &batch[i]
-			m.state.commands = append(m.state.commands, diskCommand{c.Index, c.Time, string(c.Data)})
+			m.state.commands = append(m.state.commands, diskCommand{index: c.Index, time: c.Time, text: string(c.Data)})
 		}
 		if m.state.ends = append(m.state.ends, len(m.state.commands)); m.disks.rng.IntN(2) == 0 || written {
 			m.state.sync()
@@ -172,7 +178,10 @@ func (r *replica) restoredOnDisk(index uint64) {
 	s := p.disks.on(r)
 	*s = diskState{}
 	for _, command := range slices.Sorted(maps.Keys(r.state)) {
-		s.commands = append(s.commands, diskCommand{index, r.watch.time, command})
+		s.commands = append(s.commands, diskCommand{index: index, time: r.watch.time, text: command})
+	}
+	if r.members > 0 {
+		s.commands = append(s.commands, diskCommand{index: index, time: r.watch.time, members: r.members})
 	}
 	s.sync()
 }

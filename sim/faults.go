@@ -101,6 +101,8 @@ const (
 	GoneBack          // logs with such an entry, on which the present version was started
 	PromotionsRefused // because a learner's program could not do the version
 
+	Configurations // of which machines have learned
+
 	LagRefusals // commands refused because the leader's machine was too far behind
 
 	faultKinds
@@ -124,6 +126,7 @@ var faultNames = [faultKinds]string{
 	"commands behind others in their entry", "crashes in a call of a machine on disk", "looks at machines on disk halted by an entry",
 	"upgrades of machines", "upgrades refused", "machines of a wrong version",
 	"entries of a later version sent", "logs of a later version", "promotions of old programs refused",
+	"configurations learned by machines",
 	"commands refused behind a slow machine",
 }
 

@@ -411,8 +411,11 @@ func (w *world) checkStates() {
 	for _, g := range w.ghosts {
 		var one *replica
 		w.eachReplica(func(r *replica) {
+			if r.ghost != g || r.group == nil || r.closing || !g.has(r.life.host.id) || r.group.Err() != nil || r.isCondemned() {
+				return
+			}
+			r.checkMembers()
 			switch {
-			case r.ghost != g || r.group == nil || r.closing || !g.has(r.life.host.id) || r.group.Err() != nil || r.isCondemned():
 			case one == nil:
 				one = r
 			case r.sum != one.sum || len(r.state) != len(one.state):

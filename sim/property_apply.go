@@ -44,6 +44,7 @@ func (r *replica) inOrder(at raftpb.Position) {
 	if at.Compare(r.watch.applied) <= 0 {
 		r.life.w.breaks(property.StateMachineSafety, "%s applies entry %v after entry %v", r.name, at, r.watch.applied)
 	}
+	r.missesNoMembers(at)
 }
 
 func (g *ghost) apply(w *world, who string, e statemachine.Entry) {

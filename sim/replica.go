@@ -35,6 +35,7 @@ type replica struct {
 	sunk     []outcome.Completion // that a sink has got
 	state    map[string]bool      // the commands that its state machine has applied
 	sum      uint64               // of their hashes
+	members  uint64               // the entry whose members its state machine knows
 	// restored is the index of the snapshot from which it was restored last.
 	restored  uint64
 	seen      int // how many of the first acknowledged commands are among them

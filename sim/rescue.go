@@ -279,6 +279,11 @@ func (s *rescueStory) newCluster(h *machine, done *rescue.Report) *ghost {
 	for at, c := range g.commands(1, g.last()) {
 		g.counted[c.command] = at
 	}
+	for _, at := range s.old.learned {
+		if at <= snapshotOn(h.disk, 1) {
+			g.learned, g.configurations[at] = append(g.learned, at), s.old.configurations[at]
+		}
+	}
 	return g
 }
 

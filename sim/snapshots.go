@@ -71,7 +71,7 @@ func (r *replica) view() (statemachine.Snapshot, error) {
 		r.life.w.breaks(property.SnapshotIsState, "the machine of %s has halted, and a snapshot is taken of its state", r.name)
 	}
 	r.life.capturing++
-	text := fmt.Sprintf("%d %d %d %d", r.watch.applied.Index, r.watch.time, len(r.state), r.sum)
+	text := fmt.Sprintf("%d %d %d %d %d", r.watch.applied.Index, r.watch.time, len(r.state), r.sum, r.members)
 	if r.life.w.poisons != nil {
 		text += " " + r.poisonIn()
 	}
@@ -94,21 +94,21 @@ func (r *replica) restore(from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	var index, count, sum uint64
+	var index, count, sum, members uint64
 	var now time.Duration
-	if _, err := fmt.Sscan(string(text), &index, &now, &count, &sum); err != nil {
+	if _, err := fmt.Sscan(string(text), &index, &now, &count, &sum, &members); err != nil {
 		return err
 	}
 	w, poison := r.life.w, ""
 	if w.poisons != nil {
-		if _, err := fmt.Sscan(string(text), &index, &now, &count, &sum, &poison); err != nil {
+		if _, err := fmt.Sscan(string(text), &index, &now, &count, &sum, &members, &poison); err != nil {
 			return err
 		}
 	}
 	if index < r.watch.applied.Index && !r.suspect {
 		w.breaks(property.SnapshotIsState, "%s has applied entry %v, and is restored to entry %d", r.name, r.watch.applied, index)
 	}
-	if index > r.ghost.last() {
+	if index > max(r.ghost.last(), r.ghost.learnedThrough(index)) {
 		w.breaks(property.SnapshotIsState, "%s is restored to entry %d, and no host has applied more than %d", r.name, index, r.ghost.last())
 	}
 	r.state, r.sum, r.seen, r.suspect = map[string]bool{}, 0, 0, false
@@ -127,6 +127,7 @@ func (r *replica) restore(from io.Reader) error {
 		}
 	}
 	r.watch.applied, r.watch.time, r.restored = wholeEntry(index), now, index
+	r.restoreMembers(index, members)
 	w.count(Restores)
 	r.restoredOnDisk(index)
 	return nil

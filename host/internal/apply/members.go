@@ -69,6 +69,9 @@ func (q *Queue) tell(e *raftpb.Entry, conf raftpb.ConfState) error {
 		q.passBy(at[0].Position())
 		return nil
 	}
+	if halted := q.rejectVersion(q.At(), e.Index); halted != nil {
+		return halted
+	}
 	if _, held := q.free(at); held != nil {
 		return held
 	}

@@ -252,3 +252,13 @@ func TestMembersChangedGivesCopies(t *testing.T) {
 		t.Errorf("%q", w.has)
 	}
 }
+
+// A machine whose program cannot do the version of the group learns of no members either.
+func TestMembersChangedAtAWrongVersion(t *testing.T) {
+	w := newWatched(t, &watcher{})
+	w.commands.Options.Versions = statemachine.Versions{Lowest: 1, Highest: 1}
+	w.handOut(0, 15)
+	if h := w.queue.Halted(); h == nil || !h.WrongVersion || h.First != 3 || len(w.has) > 0 {
+		t.Errorf("halted: %v, with %q", h, w.has)
+	}
+}
