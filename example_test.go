@@ -404,3 +404,18 @@ func ExampleNode_Subscribe() {
 	// world
 	// ended
 }
+
+// directory keeps the names of members.
+type directory struct{ names map[uint64]string }
+
+func (d *directory) MembersChanged(c millrace.Configuration) error {
+	if c.Version < 1 { // the program before knew nothing of members
+		return nil
+	}
+	for id := range d.names {
+		if !c.Has(id) {
+			delete(d.names, id)
+		}
+	}
+	return nil
+}

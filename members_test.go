@@ -61,6 +61,22 @@ func (r *roll) Restore(_ context.Context, from io.Reader) error {
 	return nil
 }
 
+// The machine of docs/howto/embed.md forgets who has left.
+func TestDirectory(t *testing.T) {
+	d := &directory{map[uint64]string{1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}}
+	all := millrace.Configuration{Voters: []uint64{1}, Outgoing: []uint64{1, 2, 3}, Learners: []uint64{4}, LearnersNext: []uint64{3}}
+	if err := d.MembersChanged(all); err != nil || len(d.names) != 5 {
+		t.Errorf("at version 0: %v, %v", d.names, err)
+	}
+	all.Version = 1
+	if err := d.MembersChanged(all); err != nil || len(d.names) != 4 || d.names[5] != "" {
+		t.Errorf("at version 1: %v, %v", d.names, err)
+	}
+	if ids := all.Members(); !slices.Equal(ids, []uint64{1, 2, 3, 4}) {
+		t.Errorf("the members are %v", ids)
+	}
+}
+
 // Machines on all members learn of the same members between the same commands. A member that starts again has
 // what it had, from the log and from a snapshot. A member that left got no more.
 func TestMachinesLearnOfMembers(t *testing.T) {

@@ -187,6 +187,7 @@ func (s *Server) serve(self config.Member) (err error) {
 	}
 	s.running.Go(func() { s.watches.Run(stopping) })
 	s.running.Go(func() { s.introduce(stopping, self) })
+	s.running.Go(func() { s.upgrade(stopping) })
 	s.running.Go(func() { s.countLeaders(stopping) })
 	s.running.Go(func() { s.sayWhoIsMissing(stopping) })
 	s.running.Go(func() {

@@ -8,10 +8,10 @@ import (
 // MembersObserver is a Machine or a CommandMachine that learns who the members of its group are, as the log
 // says.
 type MembersObserver interface {
-	// MembersChanged is called for each applied entry that changes the configuration. Those found the group, add,
-	// promote or remove a member, enter or leave a joint configuration, or rescue a member. It is also called
-	// where a version of the machine begins (Configuration.Version), with the configuration as it is. A program
-	// that uses it since some version knows the members then.
+	// MembersChanged is called for each applied entry that changes the configuration. Those found the group,
+	// add, promote or remove a member, enter or leave a joint configuration, or rescue a member. It is also
+	// called where a version of the machine begins (Configuration.Version), with the configuration as it is. A
+	// program that uses it since some version knows the members then.
 	//
 	// It follows the rules of Apply: in the order of the log, between the commands before and behind the entry,
 	// alike on every member, never beside Apply. After a restart it comes again, except what a machine on disk

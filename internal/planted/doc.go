@@ -9,6 +9,7 @@
 //	runtime, turns, outcomes, takes, hostile,    bugs of the runtime and the transport
 //	objects, transport
 //	wal, snapshot                                bugs of what is on the disk
+//	observing                                    bugs of machines that learn of the members of their group
 //	timers                                       bugs of timers in log time, and of the leader's clock
 //	service                                      bugs of the service: watches, and what clients are told
 //	edit, combine, check                         how edits are applied and checked

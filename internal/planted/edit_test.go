@@ -30,7 +30,7 @@ type bug struct {
 // bugs are all bugs.
 var bugs = slices.Concat(electionBugs, replicationBugs, memberBugs, readBugs, coreBugs,
 	runtimeBugs, turnBugs, dutyBugs, outcomeBugs, takeBugs, hostileBugs, reviewedBugs, largeObjectBugs, transportBugs, blockBugs,
-	walBugs, snapshotBugs, objectBugs, poisonBugs, versionBugs, pathBugs, divergenceBugs, publicationBugs,
+	walBugs, snapshotBugs, objectBugs, poisonBugs, versionBugs, observingBugs, pathBugs, divergenceBugs, publicationBugs,
 	verdictBugs, timerBugs, serverBugs, serviceBugs)
 
 // judge is a test that is to find a bug.

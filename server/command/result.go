@@ -43,6 +43,7 @@ const (
 	InvalidSort
 	ValueProvided
 	LeaseProvided
+	MemberNotFound
 )
 
 // errorOf has etcd's errors; FutureRevision and others have their texts from there, too.
@@ -62,6 +63,7 @@ var errorOf = map[Code]error{
 	InvalidSort:      rpctypes.ErrGRPCInvalidSortOption,
 	ValueProvided:    rpctypes.ErrGRPCValueProvided,
 	LeaseProvided:    rpctypes.ErrGRPCLeaseProvided,
+	MemberNotFound:   rpctypes.ErrGRPCMemberNotFound,
 }
 
 // Error returns the error of a refusal with etcd's code and text; nil for 0.

@@ -19,7 +19,6 @@ func (m *Machine) Apply(batch []millrace.Command[[]byte], results []command.Resu
 	s := m.store.Load()
 	a := &applier{m: m, state: m.state}
 	a.p = s.Begin(a.hasLease, m.feed.IsWatched())
-	before := a.p.Meta().Revision
 	defer a.p.Close()
 	for i := range batch {
 		c := &batch[i]
@@ -36,6 +35,19 @@ func (m *Machine) Apply(batch []millrace.Command[[]byte], results []command.Resu
 		r.Revision = a.p.Meta().Revision
 		results[i] = r
 	}
+	return a.end()
+}
+
+// applier is one call of Apply.
+type applier struct {
+	m     *Machine
+	p     *mvcc.Pass
+	state state
+}
+
+// end writes what has changed, with the state, and publishes its events.
+func (a *applier) end() error {
+	m, before := a.m, a.m.store.Load().Visible().Revision
 	a.p.Batch().Set(engine.Key{Prefix: []byte{spaceState}}, a.state.append(nil, a.p.Meta()))
 	events, err := a.p.Commit()
 	if err != nil {
@@ -48,13 +60,6 @@ func (m *Machine) Apply(batch []millrace.Command[[]byte], results []command.Resu
 		m.feed.Publish(events, revision)
 	}
 	return nil
-}
-
-// applier is one call of Apply.
-type applier struct {
-	m     *Machine
-	p     *mvcc.Pass
-	state state
 }
 
 func (a *applier) hasLease(id int64) bool {
@@ -275,24 +280,6 @@ func (a *applier) expire(body []byte) (r command.Result, err error) {
 		r.Expired++
 	}
 	return r, nil
-}
-
-func (a *applier) attributes(body []byte) error {
-	of, highest, refused := command.DecodeAttributes(body)
-	if refused != 0 {
-		return command.Refuse(refused)
-	}
-	m := member{Member: of, highest: highest}
-	b, err := m.append(nil)
-	if err != nil {
-		return command.Refuse(command.Malformed)
-	}
-	a.m.mu.Lock()
-	a.m.members[of.ID] = m
-	a.m.mu.Unlock()
-	a.p.Batch().Set(memberKey(of.ID), b)
-	a.p.Mix('m', of.ID, highest)
-	return nil
 }
 
 // alarm raises, clears or lists alarms. As in etcd an unknown action does nothing.

@@ -23,6 +23,9 @@ func (d durable) Apply(batch []millrace.Command[[]byte], results []command.Resul
 	return d.m.Apply(batch, results)
 }
 
+// MembersChanged implements millrace.MembersObserver.
+func (d durable) MembersChanged(c millrace.Configuration) error { return d.m.MembersChanged(c) }
+
 // Close is for kits that test the machine.
 func (d durable) Close() error { return d.m.Close() }
 

@@ -8,7 +8,7 @@
 //	'l' lease id        TTL, deadline in log time, number of renewals
 //	'm' member id       highest command version it knows, etcdserverpb.Member
 //	'y' alarm, member   nothing
-//	'z'                 the rest (state)
+//	'z'                 the rest (state), and who the members are
 //
 // Apply never waits for a watcher or a reader. Reads take no lock, apart from those of leases, members and
 // alarms, which are in memory.
@@ -86,13 +86,10 @@ type Machine struct {
 	members map[uint64]member
 	alarms  map[alarm]bool
 
+	configured []uint64 // ids of the members of the group; nil: the state is of version 0
+
 	stop    context.CancelFunc
 	stopped chan struct{}
-}
-
-type member struct {
-	*pb.Member
-	highest uint64 // command version that it knows
 }
 
 type alarm struct {
@@ -147,7 +144,7 @@ func build(fs vfs.FS, o Options) (*Machine, error) {
 func (m *Machine) install(c *contents) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state, m.leases, m.members, m.alarms = c.state, c.leases, c.members, c.alarms
+	m.state, m.leases, m.members, m.alarms, m.configured = c.state, c.leases, c.members, c.alarms, c.configured
 	m.store.Store(c.store)
 }
 
@@ -163,7 +160,7 @@ func (m *Machine) machine(codec millrace.Codec[[]byte]) millrace.Machine[[]byte,
 	} else {
 		of = millrace.Durable[[]byte, command.Result](durable{m}, codec)
 	}
-	return of.Digest(m.digest).Version("1")
+	return of.Digest(m.digest).Version("1").Versions(withoutMembers, HighestVersion)
 }
 
 // digest sums up the state: the keys, and with them every change of leases, alarms and members.

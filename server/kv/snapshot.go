@@ -26,6 +26,9 @@ func (v volatile) Apply(batch []millrace.Command[[]byte], results []command.Resu
 	return v.m.Apply(batch, results)
 }
 
+// MembersChanged implements millrace.MembersObserver.
+func (v volatile) MembersChanged(c millrace.Configuration) error { return v.m.MembersChanged(c) }
+
 // Close is for kits that test the machine.
 func (v volatile) Close() error { return v.m.Close() }
 

@@ -83,23 +83,6 @@ func parseLease(k engine.Key, b []byte) (i lease.Info, err error) {
 	return lease.Info{ID: int64(binary.BigEndian.Uint64(k.Prefix[1:])), TTL: ttl, Deadline: time.Duration(deadline), Number: number}, nil
 }
 
-func memberKey(id uint64) engine.Key {
-	return engine.Key{Prefix: binary.BigEndian.AppendUint64([]byte{spaceMembers}, id)}
-}
-
-func (m member) append(b []byte) ([]byte, error) {
-	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(binary.AppendUvarint(b, m.highest), m.Member)
-}
-
-func parseMember(b []byte) (member, error) {
-	highest, n := binary.Uvarint(b)
-	m := member{highest: highest, Member: &pb.Member{}}
-	if n <= 0 {
-		return m, fmt.Errorf("kv: the record of a member is damaged")
-	}
-	return m, proto.Unmarshal(b[n:], m.Member)
-}
-
 func (a alarm) key() engine.Key {
 	b := binary.BigEndian.AppendUint32([]byte{spaceAlarms}, uint32(a.of))
 	return engine.Key{Prefix: binary.BigEndian.AppendUint64(b, a.member)}
@@ -119,6 +102,8 @@ type contents struct {
 	leases  *lease.Set
 	members map[uint64]member
 	alarms  map[alarm]bool
+
+	configured []uint64 // nil: not known
 }
 
 // load reads the state in an engine, which may be empty.
@@ -147,6 +132,9 @@ func load(e engine.Engine, o Options) (*contents, error) {
 			c.members[m.ID] = m
 			return err
 		})
+	}
+	if err == nil {
+		c.configured, err = readConfigured(r)
 	}
 	if err == nil {
 		err = each(r, spaceAlarms, func(k engine.Key, _ []byte) error {

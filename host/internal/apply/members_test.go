@@ -189,8 +189,8 @@ func TestMembersChangedAfterASnapshot(t *testing.T) {
 	}
 }
 
-// A machine that fails with a configuration halts at that entry. It works again from a snapshot when the group
-// skips the entry, and does not get it.
+// A machine that fails with a configuration halts at that entry. When the group skips the entry, it works
+// again from a snapshot, and does not get it.
 func TestMembersChangedFails(t *testing.T) {
 	for name, how := range map[string]func() error{
 		"panic": func() error { panic("boom") }, "goexit": func() error { runtime.Goexit(); return nil }, "error": func() error { return errWrong },
@@ -221,7 +221,7 @@ func TestMembersChangedFails(t *testing.T) {
 	}
 }
 
-// A machine waits in front of a configuration that may be skipped, and gets it when the group lets it go.
+// A machine waits in front of a configuration that may be skipped, and gets it when that is decided.
 func TestMembersChangedWaits(t *testing.T) {
 	for _, index := range []uint64{9, 13} {
 		w := newWatched(t, &watcher{})
@@ -234,7 +234,7 @@ func TestMembersChangedWaits(t *testing.T) {
 		w.queue.Wake()
 		w.run()
 		if w.queue.Halted() != nil || !slices.Equal(w.has, allWatched) {
-			t.Errorf("let go at %d: %v, %q", index, w.queue.Halted(), w.has)
+			t.Errorf("freed at %d: %v, %q", index, w.queue.Halted(), w.has)
 		}
 	}
 }
