@@ -3,6 +3,7 @@ package millrace_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -126,5 +127,60 @@ func TestMachinesLearnOfMembers(t *testing.T) {
 	waitFor(t, "after a start", has(stays))
 	if all := machines[gone].all(); !slices.Equal(all, want[:min(len(all), 3)]) {
 		t.Errorf("the machine of the removed member has %q", all)
+	}
+}
+
+// picky is a machine that cannot take the members of a version.
+type picky struct{ roll }
+
+func (p *picky) MembersChanged(c millrace.Configuration) error {
+	if c.Version == 1 {
+		panic("boom")
+	}
+	return p.roll.MembersChanged(c)
+}
+
+// A configuration that halts every machine is skipped like a command: no machine has it, and all go on.
+func TestAConfigurationIsSkipped(t *testing.T) {
+	machines := map[uint64]*picky{}
+	c := millracetest.New(t, 3, func(id uint64) millrace.Machine[string, struct{}] {
+		machines[id] = &picky{}
+		return millrace.InMemory(machines[id], millrace.JSON[string]()).Versions(0, 1)
+	})
+	n := c.Node(c.Leader(t.Context()))
+	if _, err := n.Propose(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	for id := range machines {
+		waitFor(t, "a is applied", func() bool { return len(machines[id].all()) == 2 })
+		if _, err := c.Node(id).TakeSnapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Upgrade(t.Context(), 1); err != nil && !errors.Is(err, millrace.ErrMachineHalted) {
+		t.Fatal(err)
+	}
+	var halted *millrace.HaltedError
+	for id := range machines {
+		waitFor(t, "the machine halts", func() bool { return errors.As(c.Node(id).Halted(), &halted) })
+	}
+	at, known := halted.Command()
+	if !known || !strings.Contains(halted.Error(), "MembersChanged of the state machine panicked") {
+		t.Fatalf("halted: %v", halted)
+	}
+	waitFor(t, "the command is skipped", func() bool { return c.Node(c.Leader(t.Context())).SkipCommand(t.Context(), at) == nil })
+	waitFor(t, "commands are taken", func() bool {
+		_, err := c.Node(c.Leader(t.Context())).Propose(t.Context(), "b")
+		return err == nil
+	})
+	want := machines[c.Leader(t.Context())].all()
+	if len(want) != 3 || want[1] != "a" || want[2] != "b" {
+		t.Errorf("the machine has %q", want)
+	}
+	for id := range machines {
+		waitFor(t, "all have the same", func() bool { return slices.Equal(machines[id].all(), want) })
+		c.Kill(id)
+		c.Restart(id)
+		waitFor(t, "the same after a start", func() bool { return slices.Equal(machines[id].all(), want) })
 	}
 }
