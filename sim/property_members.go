@@ -17,6 +17,7 @@ import (
 //	a configuration comes behind all that was applied    replica.inOrder
 //	no machine passes one that another one has learned   replica.missesNoMembers, and ghost.learn
 //	it is what hosts have in force with that entry       ghost.learn
+//	no configuration of hosts is missing                 ghost.passesNoMembers
 //	a restored machine has the one of its snapshot       replica.restoreMembers
 //	in the end machines and hosts have the same          world.checkStates
 
@@ -58,8 +59,19 @@ func (g *ghost) learn(r *replica, c statemachine.Configuration) {
 	if last := max(g.last(), g.learnedThrough(^uint64(0))); last > c.Index {
 		w.breaks(property.StateMachineSafety, "%s learns of the members of entry %d, and a machine that has not learned of them has applied entry %d", r.name, c.Index, last)
 	}
+	g.passesNoMembers(r, c.Index)
 	g.configurations[c.Index] = c
 	g.learned = append(g.learned, c.Index)
+}
+
+// passesNoMembers: machines learn of each configuration that hosts had in force before an entry.
+func (g *ghost) passesNoMembers(r *replica, index uint64) {
+	last := g.learnedThrough(index)
+	for version, conf := range g.rosters {
+		if conf.AutoLeave = false; 0 < last && last < version && version < index && conf.Equivalent(confOf(g.configurations[last])) != nil {
+			r.life.w.breaks(property.StateMachineSafety, "%s learns of the members of entry %d, and no machine has learned of those of entry %d, %v", r.name, index, version, conf)
+		}
+	}
 }
 
 // confOf returns the configuration as the core has it, apart from how it is left.

@@ -152,6 +152,13 @@ func TestMembersChanged(t *testing.T) {
 			t.Errorf("the machine has entry %d", last)
 		}
 	}
+	for through, want := range map[uint64]uint64{2: 0, 3: 3, 5: 4, 6: 6, 8: 7, 9: 9, 11: 11, 14: 13} {
+		w := newWatched(t, &watcher{})
+		w.handOut(0, through)
+		if _, _, last := w.commands.Capture(); last != want {
+			t.Errorf("through entry %d the machine has entry %d, want %d", through, last, want)
+		}
+	}
 }
 
 // A machine that begins from a snapshot learns of what is behind it, also between the two entries of a joint
