@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/sim/property"
@@ -109,7 +110,7 @@ func (r *replica) restoreMembers(index, members uint64) {
 // checkMembers: in the end the machine of a replica and its host have the same members.
 func (r *replica) checkMembers() {
 	w, g := r.life.w, r.ghost
-	if w.diverging != nil || w.hardware != nil {
+	if w.diverging != nil || w.hardware != nil || w.user != nil && len(g.learned) == 0 {
 		return // their machines do not ask
 	}
 	m := r.group.Members()
@@ -143,8 +144,20 @@ func (m diskMachine) MembersChanged(c statemachine.Configuration) error {
 	return nil
 }
 
+// observingMachine is a watchedMachine that learns of members. One on a disk of its own does so only if the
+// user's machine does: that says by an index what it has.
+type observingMachine[C, R any] struct{ *watchedMachine[C, R] }
+
+// observing returns the machine as the host gets it.
+func (m *watchedMachine[C, R]) observing() millrace.DurableStateMachine[numbered[C], R] {
+	if _, is := m.user.(statemachine.MembersObserver); m.durable != nil && !is {
+		return m
+	}
+	return observingMachine[C, R]{m}
+}
+
 // MembersChanged implements millrace.MembersObserver. The user's machine gets it if it is one.
-func (m *watchedMachine[C, R]) MembersChanged(c statemachine.Configuration) error {
+func (m observingMachine[C, R]) MembersChanged(c statemachine.Configuration) error {
 	if err := m.replica.membersChanged(c); err != nil {
 		return err
 	}

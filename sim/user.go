@@ -172,9 +172,10 @@ func (u *userRun[C, R]) open(r *replica, process *host.Host, c host.GroupConfig)
 		return nil, err
 	}
 	codec := numberedCodec[C]{m.Codec()}
-	typed := millrace.InMemory[numbered[C], R](watched, codec)
+	machine := watched.observing()
+	typed := millrace.InMemory[numbered[C], R](machine, codec)
 	if !u.w.groupConfig.Volatile {
-		typed = millrace.Durable[numbered[C], R](watched, codec)
+		typed = millrace.Durable[numbered[C], R](machine, codec)
 	}
 	typed = typed.Versions(r.can.Lowest, r.can.Highest)
 	if u.w.groupConfig.NonBlocking {

@@ -48,7 +48,7 @@ func (m *watchedMachine[C, R]) resume() error {
 		return err
 	}
 	r := m.replica
-	if index > r.ghost.last() {
+	if index > max(r.ghost.last(), r.ghost.learnedThrough(index)) {
 		r.life.w.breaks(property.StateMachineSafety, "the machine of %s says that its disk has the commands through entry %d, and no host has applied more than %d", r.name, index, r.ghost.last())
 	}
 	for at, c := range r.ghost.commands(1, index) {
@@ -56,7 +56,7 @@ func (m *watchedMachine[C, R]) resume() error {
 		r.watch.time = m.run.times[at.Index]
 	}
 	if index > 0 {
-		r.watch.applied = wholeEntry(index)
+		r.watch.applied, r.members = wholeEntry(index), r.ghost.learnedThrough(index)
 	}
 	m.applied = index
 	return nil

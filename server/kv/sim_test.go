@@ -173,6 +173,8 @@ func (s inStreams) Apply(batch []millrace.Command[[]byte], results []command.Res
 
 func (s inStreams) Applied() (uint64, error) { return s.d.Applied() }
 
+func (s inStreams) MembersChanged(c millrace.Configuration) error { return s.d.MembersChanged(c) }
+
 func (s inStreams) Sync() error { return s.d.Sync() }
 
 func (s inStreams) Snapshot() (millrace.Snapshot, error) {
