@@ -158,6 +158,11 @@ func (r *reader) Newest(k engine.Key) (found engine.Key, value []byte, ok bool, 
 	return found, value, ok, nil
 }
 
+func (r *reader) Find(k engine.Key) (found engine.Key, ok bool, err error) {
+	found, _, ok, err = r.Newest(k)
+	return found, ok, err
+}
+
 func (r *reader) Close() {}
 
 func (r *reader) Iterate(lo, hi []byte) engine.Iterator {
