@@ -29,7 +29,8 @@ import (
 //
 // Invariant: a published snapshot is of an index that this host holds durably. A volatile machine may have
 // applied more than that, so publishing waits. Invariant: no entry leaves the log before a snapshot that
-// covers it was read back from the disk, every byte.
+// covers it was read back from the disk, every byte; a file that is a link to one of an earlier snapshot was
+// read back then (snapshot.Store.Verify).
 //
 // A snapshot that fails, for a full disk or an error of the machine, is reported (event.SnapshotFailed) and
 // tried again later; the group goes on. One that hangs holds its lane, and is reported as well.

@@ -121,7 +121,7 @@ const maxSocketPath = 103
 // mostLogBytes bounds the log between two snapshots, and behind one. A snapshot of the engine is links to its
 // tables and costs what has changed, so it need not become rare as the store grows. A start reads the log, and
 // a store of 20 GiB must not have as much of it.
-const mostLogBytes = 256 << 20
+const mostLogBytes = 128 << 20
 
 // nodeConfig is the configuration of the node.
 func nodeConfig(c Config, logger *slog.Logger) (n millrace.Config, err error) {

@@ -9,6 +9,10 @@ var serverBugs = []bug{
 		`		if c.deleted && main < p.target {
 `, `		if main == p.target && c.deleted == (sub != 0) {
 `}}},
+	{name: "kv_superseded_wrong", what: "a change names its own version as the superseded one, and the sweep removes it", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/pass.go",
+		`c.beforeMain, c.beforeSub = before.Main, before.Sub`, `c.beforeMain, c.beforeSub = v.Main, v.Sub`}}},
+	{name: "kv_superseded_left", what: "a change does not name the version that it has superseded, and no sweep removes it", in: "server/kv", found: "TestCallsOfTheSweep", edits: []edit{{"server/mvcc/pass.go",
+		`c.beforeMain, c.beforeSub = before.Main, before.Sub`, `c.beforeSub = before.Sub`}}},
 	{name: "kv_snapshot_not_taken_back", what: "a restored machine keeps the changes that are later than its snapshot", in: "server/kv", found: "TestProperty", edits: []edit{{"server/kv/durable.go",
 		`return mvcc.RemoveAfter(ctx, e, meta.Revision)`, `return mvcc.RemoveAfter(ctx, e, meta.Revision+1<<40)`}}},
 	{name: "kv_swept_beside_snapshot", what: "the sweep removes versions that a snapshot needs, whose checkpoint is not made yet", in: "server/kv", found: "TestProperty", args: "-property.commands 40000", edits: []edit{{"server/mvcc/sweep.go",

@@ -131,14 +131,14 @@ func TestCallsOfTheSweep(t *testing.T) {
 	}
 }
 
-// TestSweepPauses: the sweep takes a quarter of the time, and half if the next compaction has come already.
+// TestSweepPauses: the sweep takes a tenth of the time, and half if the next compaction has come already.
 func TestSweepPauses(t *testing.T) {
 	m := must(build(vfs.NewMem(), Options{Engine: "memory"}))
 	s := m.store.Load()
 	for _, c := range []struct {
 		lags bool
 		want time.Duration
-	}{{false, 3 * time.Second}, {true, time.Second}} {
+	}{{false, 9 * time.Second}, {true, time.Second}} {
 		const n = 600
 		if have := sweepPause(time.Second, c.lags); have != c.want {
 			t.Errorf("behind a batch of a second, lagging %v, the sweep waits %v, want %v", c.lags, have, c.want)

@@ -342,7 +342,7 @@ func (m *Machine) Close() error {
 // How long the sweep waits behind each batch, as a multiple of the batch's own time: so that puts do not feel
 // it, and when it lags behind the compactions.
 const (
-	sweepPauseShare  = 3
+	sweepPauseShare  = 9
 	sweepLaggedShare = 1
 )
 
@@ -353,7 +353,7 @@ func sweepPause(took time.Duration, lags bool) time.Duration {
 	return took * sweepPauseShare
 }
 
-// sweep sweeps beside Apply: a quarter of the time, and half of it if it lags.
+// sweep sweeps beside Apply: a tenth of the time, and half of it if it lags.
 func (m *Machine) sweep(ctx context.Context) {
 	defer close(m.stopped)
 	for {
