@@ -49,7 +49,7 @@ func infoOf(p *snapshots.Published) SnapshotInfo {
 
 // settings returns the policy in ticks.
 func (p SnapshotPolicy) settings(c Config) snapshots.Policy {
-	return snapshots.Policy{LogBytes: p.LogBytes, KeepBytes: p.KeepBytes, MostBytes: p.MostBytes, Every: ticksIn(p.Every, c), Disabled: p.Disabled}
+	return snapshots.Policy{LogBytes: p.LogBytes, KeepBytes: p.KeepBytes, MaxLogBytes: p.MaxLogBytes, Every: ticksIn(p.Every, c), Disabled: p.Disabled}
 }
 
 // init makes them those of a group that has none yet.

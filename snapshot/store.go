@@ -279,9 +279,9 @@ func (s *Store) pin(id ID) (*Manifest, func(), error) {
 }
 
 // Verify reads the MANIFEST and every block of a published snapshot, and compares them with what was
-// published. It does not read again an object or a file of the machine if it is the same file in another
-// verified snapshot: what many snapshots have may be much more than everything else. Nothing may
-// rely on a snapshot, and no log be compacted behind it, before Verify returned nil. If the content is
+// published. It does not read an object or a file of the machine again if it is the same file in another
+// verified snapshot. What many snapshots have may be much more than everything else. Nothing may rely on a
+// snapshot, and no log be compacted behind it, before Verify returned nil. If the content is
 // wrong, it returns a *DamageError, and the snapshot leaves List. Reads may come from the memory of the
 // kernel, as everywhere: Verify finds what was written wrongly, and after a start of the machine what the
 // disk lost.

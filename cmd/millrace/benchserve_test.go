@@ -80,11 +80,12 @@ func TestBenchServeLargeIsInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	go func() { // once the member is there
-		for found := []string(nil); len(found) == 0 && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-			found, _ = filepath.Glob(filepath.Join(dir, "*", "millrace-m1", "data", "state", "CURRENT"))
+	go func() { // when the member has written its first table
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for found := []string(nil); len(found) == 0 && ctx.Err() == nil; <-tick.C {
+			found, _ = filepath.Glob(filepath.Join(dir, "*", "millrace-m1", "data", "state", "db-*", "*.sst"))
 		}
-		time.Sleep(time.Second)
 		cancel(errInterrupted)
 	}()
 	status, _, stderr := runBench(t, ctx, opens(good), "serve", "--loads", "large", "--systems", "millrace", "--members", "1",

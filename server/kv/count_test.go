@@ -96,13 +96,13 @@ func TestCallsOfAPut(t *testing.T) {
 	pass("no cache", n)
 }
 
-// TestCallsOfTheSweep: it walks over the history, and looks for no version and no value, which are on the disk
-// at random places. Its batches are small.
+// TestCallsOfTheSweep: it walks over the history, and looks for no version and no value. They would be on the
+// disk at random places. Its batches are small.
 func TestCallsOfTheSweep(t *testing.T) {
 	m := must(build(vfs.NewMem(), Options{Engine: "memory"}))
 	c := &counted{Engine: m.store.Load().Engine()}
 	m.store.Store(must(mvcc.Open(c, mvcc.Empty, 1<<20, -1)))
-	const n, mostChanges = 1024, 512
+	const n, maxChanges = 1024, 512
 	for range 2 {
 		if err := m.Apply(puts(n), make([]command.Result, n)); err != nil {
 			t.Fatal(err)
@@ -117,8 +117,8 @@ func TestCallsOfTheSweep(t *testing.T) {
 	for more := true; more; {
 		more = must(m.store.Load().Sweep())
 	}
-	if c.newest != 0 || c.find != 0 || c.write < 2*n/mostChanges || c.iterate != c.write {
-		t.Errorf("the sweep of %d changes calls %+v, want an iterator and a batch for %d changes, and no more", 2*n, *c, mostChanges)
+	if c.newest != 0 || c.find != 0 || c.write < 2*n/maxChanges || c.iterate != c.write {
+		t.Errorf("the sweep of %d changes calls %+v, want an iterator and a batch for %d changes, and no more", 2*n, *c, maxChanges)
 	}
 	for _, space := range []byte{'k', 'r'} {
 		it, left := c.Engine.Read().Iterate([]byte{space}, []byte{space + 1}), 0

@@ -14,8 +14,8 @@ import (
 // members are killed and started, random keys are read from a cold disk. Then puts come at a steady rate:
 // before, during and after a compaction whose sweep has all overwritten versions to remove.
 //
-// Each value tells its key and has a checksum, and each read must find a version as new as the last put of
-// its key that was acknowledged before.
+// Each value tells its key and has a checksum. Each read must find a version as new as the last put of its
+// key that was acknowledged before.
 type Large struct {
 	System     System
 	Members    int

@@ -4,11 +4,11 @@ import "math"
 
 // Policy says when a group takes snapshots by itself, and how much of its log stays behind one.
 type Policy struct {
-	LogBytes  int64 // by which the log grows between two snapshots; 0: the default
-	KeepBytes int64 // of the log that stay behind a snapshot; 0: the default
-	MostBytes int64 // bound of both defaults, which grow with the snapshot; 0: none
-	Every     int64 // ticks after which one is taken if anything was applied; 0: none because of time
-	Disabled  bool  // none is taken unless a caller asks
+	LogBytes    int64 // by which the log grows between two snapshots; 0: the default
+	KeepBytes   int64 // of the log that stay behind a snapshot; 0: the default
+	MaxLogBytes int64 // bound of both defaults, which grow with the snapshot; 0: none
+	Every       int64 // ticks after which one is taken if anything was applied; 0: none because of time
+	Disabled    bool  // none is taken unless a caller asks
 }
 
 const (
@@ -30,8 +30,8 @@ func (p Policy) Interval(last *Published) int64 {
 
 // bounded returns a default that has grown with the snapshot, or its bound.
 func (p Policy) bounded(bytes int64) int64 {
-	if p.MostBytes > 0 {
-		return min(bytes, p.MostBytes)
+	if p.MaxLogBytes > 0 {
+		return min(bytes, p.MaxLogBytes)
 	}
 	return bytes
 }

@@ -8,23 +8,23 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// stalls tells when Pebble holds up writes, because it flushes or merges more slowly than they come. Each put
-// waits then, and nothing else would say why.
+// stalls reports when Pebble holds up writes, because it flushes or merges more slowly than they come. Each
+// put waits then, and nothing else would say why.
 type stalls struct {
 	to  *slog.Logger
 	dir string
 
-	mu    sync.Mutex
-	why   string
-	began time.Time
-	told  time.Time
-	count int // since it was told
-	most  time.Duration
+	mu      sync.Mutex
+	why     string
+	began   time.Time
+	last    time.Time // of the reports
+	count   int       // since then
+	longest time.Duration
 }
 
 const (
-	minStall      = 100 * time.Millisecond // shorter ones are not told
-	stallInterval = 10 * time.Second       // between two sentences
+	minStall      = 100 * time.Millisecond // shorter ones are not reported
+	stallInterval = 10 * time.Second       // between two reports
 )
 
 func (s *stalls) begin(i pebble.WriteStallBeginInfo) {
@@ -39,17 +39,17 @@ func (s *stalls) end() {
 	s.ended(time.Now())
 }
 
-// ended counts a stall, and tells it if none was told of late.
+// ended counts a stall, and reports it if none was reported just before.
 func (s *stalls) ended(now time.Time) {
 	took := now.Sub(s.began)
 	if took < minStall {
 		return
 	}
 	s.count++
-	s.most = max(s.most, took)
-	if now.Sub(s.told) < stallInterval {
+	s.longest = max(s.longest, took)
+	if now.Sub(s.last) < stallInterval {
 		return
 	}
-	s.to.Warn("the database has held up writes: the disk does not keep up with them", "reason", s.why, "times", s.count, "longest", s.most, "dir", s.dir)
-	s.told, s.count, s.most = now, 0, 0
+	s.to.Warn("the database has held up writes: the disk does not keep up with them", "reason", s.why, "times", s.count, "longest", s.longest, "dir", s.dir)
+	s.last, s.count, s.longest = now, 0, 0
 }

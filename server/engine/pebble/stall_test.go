@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Stalls that puts feel are told, with those that came since the last sentence.
-func TestStallsAreTold(t *testing.T) {
+// Stalls that puts feel are reported, with those that came since the last report.
+func TestStallsAreReported(t *testing.T) {
 	var log bytes.Buffer
 	s := stalls{to: slog.New(slog.NewTextHandler(&log, nil)), dir: "db"}
 	begin := time.Unix(1000, 0)
@@ -27,7 +27,7 @@ func TestStallsAreTold(t *testing.T) {
 		s.ended(s.began.Add(minStall - 1))
 	}
 	if lines := strings.Count(log.String(), "\n"); lines != 2 {
-		t.Errorf("%d sentences, want 2:\n%s", lines, &log)
+		t.Errorf("%d reports, want 2:\n%s", lines, &log)
 	}
 	for _, want := range []string{"times=1 longest=200ms", "times=3 longest=300ms", `reason="memtable count limit reached"`} {
 		if !strings.Contains(log.String(), want) {
