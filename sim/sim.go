@@ -75,6 +75,7 @@ type Options struct {
 	hosts    int  // so many, if small
 	calls    bool // the groups have commands
 	objects  bool // the groups have objects
+	durable  bool // the machine of a user is on a disk
 	churn    bool // members change, for every seed
 	upgrades bool // programs can do several versions, for every seed that may have that
 	poison   bool // machines cannot apply some commands, for every seed that may have them

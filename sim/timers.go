@@ -37,7 +37,7 @@ type simClock[C, R any] struct {
 
 // startClock starts the clock of a machine that has timers.
 func (u *userRun[C, R]) startClock() {
-	if t, _ := u.load.Machine(1).Clock(); t == nil {
+	if t, _ := u.asked.Clock(); t == nil {
 		return
 	}
 	u.clock = &simClock[C, R]{run: u, rng: splitSeed(u.w.options.Seed, 32), ticks: map[*replica]*userOutcome[C, R]{}}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
@@ -25,9 +26,15 @@ import (
 type Workload[C, R any] struct {
 	// Machine returns a new machine for a host, with an empty state, each time that the host starts. It is
 	// restored from a snapshot, if there is one, and gets the log behind it. It must be quick, start no
-	// goroutine, and touch nothing outside. A machine that keeps files cannot be simulated; test its logic
-	// in memory.
+	// goroutine, and touch nothing outside. A machine that keeps files has Durable instead.
 	Machine func(host uint64) millrace.Machine[C, R]
+	// Durable is Machine for machines that keep their state on a disk (millrace.Durable), with its other rules.
+	// Each call is the start of a process. It returns a machine on what a power cut would have left of the
+	// disk: all that was synced, and any part of the rest. The machine of the process before is not used any
+	// more, and not closed. disk is another number when the host has lost its directory: then it is empty. The
+	// files of snapshots must be in their streams: the simulator has no disk to link them to. It is called once
+	// with host 0, to ask what the machine can do. If the machine has goroutines, runs of one seed may differ.
+	Durable func(host, disk uint64) millrace.Machine[C, R]
 	// Command draws a command. It must draw from rng only, so that the same seed gives the same run.
 	Command func(rng *rand.Rand) C
 	// Check, if set, looks at the history of a run, in the order of the calls. An error is a violation.
@@ -52,15 +59,15 @@ type Workload[C, R any] struct {
 // It returns the history, whose outcomes are those that the clients know. The error, if any, is a *Violation,
 // or says what is missing in the workload. A test runs a few hundred seeds.
 func RunMachine[C, R any](o Options, load Workload[C, R]) (report Report, history []Operation[C, R], err error) {
-	if load.Machine == nil || load.Command == nil {
-		return report, nil, errors.New("sim: Workload needs a Machine and a Command")
+	if (load.Machine == nil) == (load.Durable == nil) || load.Command == nil {
+		return report, nil, errors.New("sim: Workload needs a Command, and either Machine or Durable")
 	}
 	if o.Faults == 0 {
 		o.Faults = defaultFaults
 	}
-	o.calls, o.groups = true, 1
+	o.calls, o.groups, o.durable = true, 1, load.Durable != nil
 	w := newWorld(o)
-	u := &userRun[C, R]{w: w, load: load, rng: splitSeed(o.Seed, 20), results: map[raftpb.Position]*userResult[C, R]{}, machines: map[uint64]userMachine[C, R]{}}
+	u := &userRun[C, R]{w: w, load: load, rng: splitSeed(o.Seed, 20), results: map[raftpb.Position]*userResult[C, R]{}, machines: map[uint64]userMachine[C, R]{}, disks: map[*crashfs.FS]uint64{}, times: map[uint64]time.Duration{}}
 	w.user = u
 	defer func() {
 		report, history = w.report(), u.history
@@ -68,7 +75,8 @@ func RunMachine[C, R any](o Options, load Workload[C, R]) (report Report, histor
 			err.(*Violation).user = true
 		}
 	}()
-	can := load.Machine(1).CanDo()
+	u.asked = u.ask()
+	can := u.asked.CanDo()
 	w.drawUpgrades(&can)
 	w.startHosts()
 	w.startClients()
@@ -106,11 +114,14 @@ type userRun[C, R any] struct {
 	w        *world
 	load     Workload[C, R]
 	rng      *rand.Rand
+	asked    millrace.Machine[C, R] // one that no host has
 	history  []Operation[C, R]
 	idle     []int // clients without a command
 	clients  int   // so far
 	results  map[raftpb.Position]*userResult[C, R]
 	machines map[uint64]userMachine[C, R] // the latest of each host
+	disks    map[*crashfs.FS]uint64       // of Workload.Durable: their numbers
+	times    map[uint64]time.Duration     // log time of each entry
 	clock    *simClock[C, R]              // nil: the machine has no timers
 }
 
@@ -152,11 +163,14 @@ func (c numberedCodec[C]) Decode(b []byte) (v numbered[C], err error) {
 }
 
 func (u *userRun[C, R]) open(r *replica, process *host.Host, c host.GroupConfig) (*host.Group, error) {
-	m := u.load.Machine(r.life.host.id)
+	m := u.start(r.life.host)
 	if m.StateMachine() == nil || m.Codec() == nil {
 		return nil, errors.New("sim: Workload.Machine returns a Machine without a state machine or without a codec")
 	}
 	watched := &watchedMachine[C, R]{run: u, replica: r, user: m.StateMachine()}
+	if err := watched.resume(); err != nil {
+		return nil, err
+	}
 	codec := numberedCodec[C]{m.Codec()}
 	typed := millrace.InMemory[numbered[C], R](watched, codec)
 	if !u.w.groupConfig.Volatile {
@@ -273,6 +287,7 @@ type watchedMachine[C, R any] struct {
 	run     *userRun[C, R]
 	replica *replica
 	user    millrace.StateMachine[C, R]
+	durable millrace.DurableStateMachine[C, R] // that of Workload.Durable, or nil
 	batch   []millrace.Command[C]
 	applied uint64 // the last command that it has applied, or that its snapshot includes
 }
@@ -300,6 +315,7 @@ func (m *watchedMachine[C, R]) Apply(batch []millrace.Command[numbered[C]], resu
 	for i := range batch {
 		c := &batch[i]
 		m.applied = c.Index
+		m.run.times[c.Index] = c.Time
 		for _, data := range published[i] {
 			c.Publish(data)
 		}
@@ -393,10 +409,6 @@ func (f *failedReader) Read(b []byte) (int, error) {
 	}
 	return n, err
 }
-
-func (m *watchedMachine[C, R]) Applied() (uint64, error) { return m.applied, nil }
-
-func (m *watchedMachine[C, R]) Sync() error { return nil }
 
 // checkAtEnd: hosts that have applied the same commands have the same state, and the history is linearizable.
 func (u *userRun[C, R]) checkAtEnd() {

@@ -134,6 +134,10 @@ func newWorld(o Options) *world {
 		w.pipeline = pipeline.Async{}
 		w.useSafeMode()
 	}
+	if o.durable {
+		w.useSafeMode() // a machine that outlives its log is not safe
+		w.groupConfig.Volatile, w.groupConfig.NonBlocking = false, false
+	}
 	w.config.Durability = w.mode
 	if w.drawChurn() {
 		n = churnHosts

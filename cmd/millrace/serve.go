@@ -95,6 +95,7 @@ func serve(ctx context.Context, a app, args []string, help func() error) error {
 	for _, w := range l.Warnings {
 		logger.Warn(w)
 	}
+	go server.BoundGarbage(ctx)
 	if dev {
 		return serveDev(ctx, a, l, logger)
 	}

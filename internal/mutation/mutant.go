@@ -11,8 +11,8 @@ import (
 
 // A Mutant is one small change of the source.
 type Mutant struct {
-	// ID names the mutant: file, operator, the hash of the text of its line, and its number among mutants
-	// that are otherwise the same. A change elsewhere in the file leaves it as it is.
+	// ID names the mutant: file, operator, the hash of its function's name and the text of its line, and its
+	// number among mutants that are otherwise the same. A change of another function leaves it as it is.
 	ID       string
 	Area     string
 	File     string // from the root of the module
@@ -39,6 +39,7 @@ const (
 // place is a part of a file that has mutants: an expression, a statement, or the body of an if.
 type place struct {
 	kind    placeKind
+	within  string // the name of its function
 	lo, hi  int    // [lo, hi) in bytes of the file; of a body, what is between its braces
 	typ     string // of an expression, as this file writes it
 	mutants []*alternative
@@ -91,7 +92,8 @@ func (f *sourceFile) sortPlaces() {
 	seen := map[string]int{}
 	for _, p := range f.places {
 		for _, a := range p.mutants {
-			sum := sha256.Sum256([]byte(strings.TrimSpace(lines[a.mutant.Line-1])))
+			line := strings.TrimSpace(lines[a.mutant.Line-1])
+			sum := sha256.Sum256([]byte(p.within + "\n" + line))
 			stem := fmt.Sprintf("%s:%s:%s", f.name, a.mutant.Operator, hex.EncodeToString(sum[:4]))
 			a.mutant.ID = fmt.Sprintf("%s:%d", stem, seen[stem])
 			seen[stem]++

@@ -22,12 +22,23 @@ func (s *source) candidates(p *sourcePackage) {
 		f.places = nil
 		for _, d := range f.ast.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
-				w := &walk{src: s, pkg: p, file: f}
+				w, from := &walk{src: s, pkg: p, file: f}, len(f.places)
 				w.function(fn)
+				for _, place := range f.places[from:] {
+					place.within = nameOf(fn)
+				}
 			}
 		}
 		f.sortPlaces()
 	}
+}
+
+// nameOf returns the name of a function and, of a method, its receiver as the source writes it.
+func nameOf(fn *ast.FuncDecl) string {
+	if fn.Recv == nil || len(fn.Recv.List) == 0 {
+		return fn.Name.Name
+	}
+	return types.ExprString(fn.Recv.List[0].Type) + "." + fn.Name.Name
 }
 
 // function visits every node of a function, except assertions, log sentences and capacities: a correct

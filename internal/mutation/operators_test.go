@@ -169,6 +169,13 @@ func TestNamesSurviveChangesElsewhere(t *testing.T) {
 			t.Errorf("%s has another name now: %s", a.mutant.ID, names)
 		}
 	}
+	behind := strings.Replace(example(`if a < b { f() }`), "func example", "func other(a, b int) {\n\tif a < b { f() }\n}\n\nfunc example", 1)
+	others := ids(sourceOf(t, behind).all())
+	for _, a := range before {
+		if !slices.Contains(others, a.mutant.ID) {
+			t.Errorf("%s has another name behind a function with the same line: %s", a.mutant.ID, others)
+		}
+	}
 	if changed := sourceOf(t, example(`if a < b+1 { f() }`)).all(); changed[0].mutant.ID == before[0].mutant.ID {
 		t.Errorf("the line of %s has changed, and it has the same name", changed[0].mutant.ID)
 	}

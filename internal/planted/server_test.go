@@ -15,6 +15,10 @@ var serverBugs = []bug{
 		`c.beforeMain, c.beforeSub = before.Main, before.Sub`, `c.beforeSub = before.Sub`}}},
 	{name: "kv_snapshot_not_taken_back", what: "a restored machine keeps the changes that are later than its snapshot", in: "server/kv", found: "TestProperty", edits: []edit{{"server/kv/durable.go",
 		`return mvcc.RemoveAfter(ctx, e, meta.Revision)`, `return mvcc.RemoveAfter(ctx, e, meta.Revision+1<<40)`}}},
+	{name: "kv_restored_index", what: "after a restore the machine says that its disk has what the database before had", in: "server/kv", found: "TestSimulatedOnDisk", args: "-sim.seeds 20", edits: []edit{{"server/kv/durable.go",
+		`	disk.number, disk.durable = number, c.state.applied
+`, `	disk.number = number
+`}}},
 	{name: "kv_swept_beside_snapshot", what: "the sweep removes versions that a snapshot needs, whose checkpoint is not made yet", in: "server/kv", found: "TestProperty", args: "-property.commands 40000", edits: []edit{{"server/mvcc/sweep.go",
 		`	s.holds++
 	done := false

@@ -2,6 +2,16 @@ package planted_test
 
 // serviceBugs are bugs of the service (module server): of watches, and of what clients are told.
 var serviceBugs = []bug{
+	{name: "keepalive_unfinished", what: "a stream of renewals is answered before its commands are committed", in: "server/api", found: "TestKeepAlivesInOrder", edits: []edit{{"server/api/renewals.go",
+		`	for n < len(k.owed) && k.owed[n].done {
+`, `	for n < len(k.owed) {
+`}}},
+	{name: "keepalive_end_first", what: "a stream of renewals ends before the last of them is answered", in: "server/api", found: "TestKeepAlivesInOrder", edits: []edit{{"server/api/renewals.go",
+		`	if len(k.owed) == 0 {
+		k.owed, err = nil, k.ended
+	}
+`, `	err = k.ended
+`}}},
 	{name: "watch_border", what: "an event at the border between the history and the ring is lost", in: "server/watch", found: "TestEachEventOnce", edits: []edit{{"server/watch/replay.go",
 		`		w.next = max(w.next, next)
 `, `		w.next = max(w.next, next+1)

@@ -19,9 +19,14 @@ import (
 // stopped is the error of streams that end because the service stops: clients continue with another member.
 func stopped() error { return rpctypes.ErrGRPCStopped }
 
+var canceled = status.FromContextError(context.Canceled).Err()
+
 // ended returns why a context has ended: its cause if that is an error of etcd's.
 func ended(ctx context.Context) error {
 	cause := context.Cause(ctx)
+	if cause == context.Canceled { // a client's stream that is over
+		return canceled
+	}
 	if _, ok := status.FromError(cause); ok && cause != nil {
 		return cause
 	}

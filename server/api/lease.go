@@ -4,14 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
-	"io"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/millrace/millrace/server/command"
 	"github.com/millrace/millrace/server/lease"
@@ -92,164 +88,6 @@ func (s leases) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.
 	}
 	resp.Header = s.fill(nil)
 	return resp, nil
-}
-
-// LeaseKeepAlive answers renewals in their order. It takes the next ones while the first wait for their
-// command: a client has one stream for all of its leases, and one command a lease would be too slow for many
-// of them. The header is of before the renewal: so a client that sees revision 3 in it knows that the lease
-// was alive then.
-func (s leases) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
-	ctx := stream.Context()
-	begun := make(chan keptAlive, maxGathered)
-	var received error // why begun is closed
-	go func() {
-		defer close(begun)
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				received = err
-				return
-			}
-			k := keptAlive{response: &pb.LeaseKeepAliveResponse{ID: r.ID, Header: s.fill(nil)}}
-			if k.answer, received = s.renewals.begin(ctx, r.ID); received != nil {
-				return
-			}
-			select {
-			case begun <- k:
-			case <-ctx.Done():
-				received = ended(ctx)
-				return
-			}
-		}
-	}()
-	for {
-		select {
-		case k, more := <-begun:
-			if !more && errors.Is(received, io.EOF) {
-				return nil
-			}
-			if !more {
-				return received
-			}
-			if err := k.send(ctx, stream); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ended(ctx)
-		}
-	}
-}
-
-// keptAlive is a renewal whose answer is owed.
-type keptAlive struct {
-	response *pb.LeaseKeepAliveResponse
-	answer   <-chan renewed
-}
-
-func (k keptAlive) send(ctx context.Context, stream pb.Lease_LeaseKeepAliveServer) error {
-	select {
-	case a := <-k.answer:
-		if k.response.TTL = a.ttl; a.err != nil {
-			return a.err
-		}
-		return stream.Send(k.response)
-	case <-ctx.Done():
-		return ended(ctx)
-	}
-}
-
-// Bounds of one command of gathered renewals.
-const (
-	gatherTime  = 5 * time.Millisecond
-	maxGathered = 1024
-)
-
-// renewals gathers the renewals of all streams of this member, so that many leases cost few commands. What
-// comes while a command is under way goes with the next one, after at most gatherTime.
-type renewals struct {
-	*Backend
-	ask  chan renewal
-	idle chan struct{} // has one element while no command is under way
-}
-
-type renewal struct {
-	id     int64
-	answer chan<- renewed // has room for one
-}
-
-type renewed struct {
-	ttl int64
-	err error
-}
-
-func newRenewals(b *Backend) *renewals {
-	r := &renewals{Backend: b, ask: make(chan renewal), idle: make(chan struct{}, 1)}
-	r.idle <- struct{}{}
-	return r
-}
-
-// begin begins to renew a lease. The answer is its TTL; 0 if there is no such lease.
-func (r *renewals) begin(ctx context.Context, id int64) (<-chan renewed, error) {
-	answer := make(chan renewed, 1)
-	select {
-	case r.ask <- renewal{id, answer}:
-		return answer, nil
-	case <-ctx.Done():
-		return nil, ended(ctx)
-	case <-r.Stopping.Done():
-		return nil, stopped()
-	}
-}
-
-// run gathers until the service stops.
-func (r *renewals) run() {
-	for {
-		var batch []renewal
-		select {
-		case first := <-r.ask:
-			batch = append(batch, first)
-		case <-r.Stopping.Done():
-			return
-		}
-		late := time.After(gatherTime)
-		isFirst := false // no other command is under way
-	gather:
-		for len(batch) < maxGathered {
-			select {
-			case next := <-r.ask:
-				batch = append(batch, next)
-			case <-r.idle:
-				isFirst = true
-				break gather
-			case <-late:
-				break gather
-			}
-		}
-		go func() {
-			r.propose(batch)
-			if isFirst {
-				r.idle <- struct{}{}
-			}
-		}()
-	}
-}
-
-func (r *renewals) propose(batch []renewal) {
-	ids := make([]int64, len(batch))
-	for k, b := range batch {
-		ids[k] = b.id
-	}
-	result, err := r.Backend.propose(context.Background(), command.LeaseRenew(ids))
-	if err == nil && len(result.TTLs) != len(ids) {
-		err = status.Errorf(codes.Internal, "millrace: %d renewals have %d answers", len(ids), len(result.TTLs))
-	}
-	for k, b := range batch {
-		if err != nil {
-			b.answer <- renewed{err: err}
-		} else {
-			b.answer <- renewed{ttl: result.TTLs[k]}
-		}
-	}
 }
 
 // Bounds of the timer that ends leases.

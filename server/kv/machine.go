@@ -48,6 +48,8 @@ type Options struct {
 	QuotaBytes      int64  // not used here: members must agree, so the quota is that of command.Settings in the log
 	Logger          *slog.Logger
 	Fatal           func(error) // that of pebble.Options
+
+	memTableBytes uint64 // of tests: that of pebble.Options
 }
 
 func (o Options) withDefaults() Options {

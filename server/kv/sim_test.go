@@ -1,8 +1,15 @@
 package kv
 
 import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
 	"flag"
+	"io"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -16,9 +23,7 @@ import (
 
 var simSeeds = flag.Uint64("sim.seeds", 8, "run the machine in the simulator with this many seeds")
 
-// TestSimulated runs the machine in the simulator, on hosts with all their faults. It is the engine in
-// memory: a machine with files of its own cannot be simulated. TestProperty has crashes and restores of the
-// other one.
+// TestSimulated runs the machine in the simulator, on hosts with all their faults, with the engine in memory.
 func TestSimulated(t *testing.T) {
 	for seed := uint64(1); seed <= *simSeeds; seed++ {
 		report, history, err := sim.RunMachine(sim.Options{Seed: seed}, sim.Workload[[]byte, command.Result]{
@@ -97,4 +102,143 @@ func drawCommand(rng *rand.Rand) []byte {
 		return command.LeaseExpire([]lease.Renewal{{ID: d.lease(), Number: uint64(rng.IntN(2))}})
 	}
 	return d.value()
+}
+
+// TestSimulatedOnDisk is TestSimulated with the engine on a disk. A start gets what a power cut leaves of the
+// disk, also before a sweep and between its parts, in a flush, and while a database that was replaced is
+// removed. TestRestoreIsCutAnywhere has the power cuts within a restore.
+func TestSimulatedOnDisk(t *testing.T) {
+	var starts, kept, restored, sweeping int
+	for seed := uint64(1); seed <= *simSeeds; seed++ {
+		type place struct{ host, disk uint64 }
+		disks, machines := map[place]*vfs.MemFS{}, map[place]*Machine{}
+		cuts := rand.New(rand.NewPCG(seed, 61))
+		load := sim.Workload[[]byte, command.Result]{
+			Durable: func(host, number uint64) millrace.Machine[[]byte, command.Result] {
+				at := place{host, number}
+				if disks[at] == nil {
+					disks[at] = vfs.NewCrashableMem()
+				} else {
+					_, compacted := machines[at].Revision()
+					if swept, _ := machines[at].store.Load().Swept(); swept < compacted {
+						sweeping++
+					}
+					disks[at] = disks[at].CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: cuts.IntN(101), RNG: cuts})
+				}
+				m := must(build(disks[at], Options{Dir: "kv", HeadCacheBytes: forgetful, BlockCacheBytes: 1 << 20, memTableBytes: 64 << 10}))
+				if machines[at] = m; m.Applied() > 0 {
+					kept++
+				}
+				starts++
+				return millrace.Durable(inStreams{durable{m}, cuts, &restored}, millrace.Bytes()).Digest(m.digest)
+			},
+			Command: drawCommand,
+			Check:   growing(t),
+		}
+		report, history, err := sim.RunMachine(sim.Options{Seed: seed}, load)
+		if err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		if len(history) < 10 {
+			t.Errorf("seed %d: %d operations: %+v", seed, len(history), report)
+		}
+	}
+	t.Logf("%d starts, %d of them with commands on the disk and %d before the end of a sweep; %d restores", starts, kept, sweeping, restored)
+	if kept == 0 || sweeping == 0 || restored == 0 {
+		t.Errorf("of %d starts %d had commands on the disk, and %d snapshots were restored", starts, kept, restored)
+	}
+}
+
+// inStreams is a machine on a disk that builds all answers, and whose snapshots have their files in their
+// streams: the simulator has no disk to link them to.
+type inStreams struct {
+	d        durable
+	rng      *rand.Rand
+	restored *int
+}
+
+func (s inStreams) Apply(batch []millrace.Command[[]byte], results []command.Result) error {
+	var err error
+	switch s.rng.IntN(8) {
+	case 0:
+		_, err = s.d.m.store.Load().Sweep()
+	case 1:
+		err = s.d.Sync()
+	}
+	if err != nil {
+		return err
+	}
+	return whole{volatile{s.d.m}}.Apply(batch, results)
+}
+
+func (s inStreams) Applied() (uint64, error) { return s.d.Applied() }
+
+func (s inStreams) Sync() error { return s.d.Sync() }
+
+func (s inStreams) Snapshot() (millrace.Snapshot, error) {
+	c, err := s.d.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	return filesInStream{c.(*checkpoint)}, nil
+}
+
+type filesInStream struct{ c *checkpoint }
+
+func (f filesInStream) Close() error { return f.c.Close() }
+
+// WriteTo writes the stream of the checkpoint, then its files, each with its name, and the length before it.
+func (f filesInStream) WriteTo(ctx context.Context, w io.Writer) error {
+	var stream bytes.Buffer
+	if err := f.c.WriteTo(ctx, &stream); err != nil {
+		return err
+	}
+	parts := [][]byte{stream.Bytes()}
+	for _, file := range f.c.Files() {
+		r, err := f.c.disk.fs.Open(file.Path)
+		if err != nil {
+			return err
+		}
+		content, err := io.ReadAll(r)
+		if err = errors.Join(err, r.Close()); err != nil {
+			return err
+		}
+		parts = append(parts, []byte(file.Name), content)
+	}
+	for _, p := range parts {
+		if _, err := w.Write(append(binary.BigEndian.AppendUint64(nil, uint64(len(p))), p...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Restore implements millrace.StateMachine.
+func (s inStreams) Restore(ctx context.Context, from io.Reader) error {
+	all, err := io.ReadAll(from)
+	if err != nil {
+		return err
+	}
+	var parts [][]byte
+	for len(all) > 0 {
+		n := binary.BigEndian.Uint64(all) + 8
+		parts, all = append(parts, all[8:n]), all[n:]
+	}
+	files := inMemory{}
+	for k := 1; k < len(parts); k += 2 {
+		files[string(parts[k])] = parts[k+1]
+	}
+	*s.restored++
+	return s.d.RestoreFiles(ctx, bytes.NewReader(parts[0]), files)
+}
+
+// inMemory is the files of a snapshot.
+type inMemory map[string][]byte
+
+func (m inMemory) Names() []string { return slices.Sorted(maps.Keys(m)) }
+
+func (m inMemory) Link(string, string) error { return errors.ErrUnsupported }
+
+func (m inMemory) Open(name string) (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(m[name])), nil
 }
