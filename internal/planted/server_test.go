@@ -19,6 +19,8 @@ var serverBugs = []bug{
 		`	disk.number, disk.durable = number, c.state.applied
 `, `	disk.number = number
 `}}},
+	{name: "kv_history_keeps_iterator", what: "the event of a replayed change keeps a key in the memory of an iterator, which reads the next change into it", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/history.go",
+		`v.get(kv.Key, main-1)`, `v.get(key, main-1)`}}},
 	{name: "kv_swept_beside_snapshot", what: "the sweep removes versions that a snapshot needs, whose checkpoint is not made yet", in: "server/kv", found: "TestProperty", args: "-property.commands 40000", edits: []edit{{"server/mvcc/sweep.go",
 		`	s.holds++
 	done := false
