@@ -169,8 +169,8 @@ func (r *reader) Iterate(lo, hi []byte) engine.Iterator {
 	return &iterator{iter: r.tree.Iter(), lo: bytes.Clone(lo), hi: bytes.Clone(hi)}
 }
 
-// iterator hands out copies, and spoils them when it moves: Pebble uses their memory again. So each test finds
-// who keeps a key or a value.
+// iterator hands out copies, and spoils them when it moves: Pebble uses their memory again. So each test
+// finds who keeps a key or a value.
 type iterator struct {
 	iter       btree.IterG[item]
 	lo, hi     []byte
