@@ -123,6 +123,7 @@ type (
 	//	LogBytes  int64         // growth of the log in between; default 64 MiB, or four snapshots if more
 	//	Every     time.Duration // the longest time in between, if anything was applied; 0: time does not count
 	//	KeepBytes int64         // how much log stays for members that are behind; default a snapshot's size
+	//	MaxLogBytes int64       // the most that both have by default, for snapshots that are links; 0: no bound
 	//	Disabled  bool          // only TakeSnapshot takes one
 	SnapshotPolicy = host.SnapshotPolicy
 	// SnapshotInfo describes a snapshot on this host's disk.

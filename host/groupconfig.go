@@ -121,6 +121,10 @@ type SnapshotPolicy struct {
 	// quarter of the interval between two snapshots, if that is less). Sending more log than that costs
 	// more than the snapshot.
 	KeepBytes int64
+	// MaxLogBytes bounds the defaults of LogBytes and KeepBytes, which grow with the snapshot: 64 MiB or more;
+	// 0: no bound. Set it if a snapshot costs what has changed, because its files are links. Then the log need
+	// not grow with the state, nor the time of a start.
+	MaxLogBytes int64
 	// Disabled means that no snapshot is taken except by TakeSnapshot.
 	Disabled bool
 }

@@ -29,7 +29,8 @@ import (
 //
 // Invariant: a published snapshot is of an index that this host holds durably. A volatile machine may have
 // applied more than that, so publishing waits. Invariant: no entry leaves the log before a snapshot that
-// covers it was read back from the disk, every byte.
+// covers it was read back from the disk, every byte; a file that is a link to one of an earlier snapshot was
+// read back then (snapshot.Store.Verify).
 //
 // A snapshot that fails, for a full disk or an error of the machine, is reported (event.SnapshotFailed) and
 // tried again later; the group goes on. One that hangs holds its lane, and is reported as well.
@@ -48,7 +49,7 @@ func infoOf(p *snapshots.Published) SnapshotInfo {
 
 // settings returns the policy in ticks.
 func (p SnapshotPolicy) settings(c Config) snapshots.Policy {
-	return snapshots.Policy{LogBytes: p.LogBytes, KeepBytes: p.KeepBytes, Every: ticksIn(p.Every, c), Disabled: p.Disabled}
+	return snapshots.Policy{LogBytes: p.LogBytes, KeepBytes: p.KeepBytes, MaxLogBytes: p.MaxLogBytes, Every: ticksIn(p.Every, c), Disabled: p.Disabled}
 }
 
 // init makes them those of a group that has none yet.

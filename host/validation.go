@@ -176,6 +176,9 @@ func (g GroupConfig) validate(c Config) error {
 	return nil
 }
 
+// minMaxLogBytes is how much the log grows between two snapshots in any case.
+const minMaxLogBytes = 64 << 20
+
 // validate says what is wrong with a policy, or returns nil.
 func (p SnapshotPolicy) validate(group uint64, c Config) error {
 	switch {
@@ -183,6 +186,8 @@ func (p SnapshotPolicy) validate(group uint64, c Config) error {
 		return fmt.Errorf("millrace: SnapshotPolicy.LogBytes of group %d is %d, want at least 0, which stands for the default", group, p.LogBytes)
 	case p.KeepBytes < 0:
 		return fmt.Errorf("millrace: SnapshotPolicy.KeepBytes of group %d is %d, want at least 0, which stands for the default", group, p.KeepBytes)
+	case p.MaxLogBytes != 0 && p.MaxLogBytes < minMaxLogBytes:
+		return fmt.Errorf("millrace: SnapshotPolicy.MaxLogBytes of group %d is %d, want 0 or at least %d; for less, set LogBytes and KeepBytes", group, p.MaxLogBytes, minMaxLogBytes)
 	case p.Every != 0 && (p.Every < c.HeartbeatInterval || p.Every > maxSnapshotEvery):
 		return fmt.Errorf("millrace: SnapshotPolicy.Every of group %d is %v, want 0, or %v (a heartbeat interval) to %v", group, p.Every, c.HeartbeatInterval, maxSnapshotEvery)
 	}

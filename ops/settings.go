@@ -96,6 +96,7 @@ func NewSettings(name string) *Settings {
 	f.Int64Var(&c.Snapshots.LogBytes, "snapshot-bytes", 0, "how many `bytes` the log grows between two snapshots; 0: 64 MiB, or four times the last snapshot if that is more")
 	f.DurationVar(&c.Snapshots.Every, "snapshot-every", 0, "`time` after which a snapshot is taken if anything has changed; 0: only the size of the log counts")
 	f.Int64Var(&c.Snapshots.KeepBytes, "snapshot-keep-bytes", 0, "how many `bytes` of the log stay behind a snapshot; 0: as many as the snapshot has")
+	f.Int64Var(&c.Snapshots.MaxLogBytes, "snapshot-max-log-bytes", 0, "the most `bytes` that the two before have by default; 0: no bound. Set it if snapshots are links")
 	f.Int64Var(&c.SnapshotBytesPerSecond, "snapshot-rate", 0, "`bytes` of snapshots sent in a second; 0: 64 MiB")
 	f.Int64Var(&c.ObjectBytesPerSecond, "object-rate", 0, "`bytes` of large objects sent in a second; 0: 1 GiB")
 	f.BoolVar(&c.AdminSocket, "admin-socket", true, "make a Unix socket in dir, for millrace members and millrace snapshot save")

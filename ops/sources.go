@@ -204,7 +204,7 @@ var settingOf = map[string]string{
 	"HeartbeatInterval": "heartbeat", "ElectionTimeout": "election-timeout", "StallTimeout": "stall-timeout", "MemoryBytes": "memory-bytes",
 	"MaxCommandBytes": "max-command-bytes", "MaxLagBytes": "max-lag-bytes", "PublicationBytes": "publication-bytes", "SnapshotBytesPerSecond": "snapshot-rate", "ObjectBytesPerSecond": "object-rate",
 	"AdminSocket": "admin-socket", "FlightRecorder.Bytes": "flight-bytes", "StageTimes": "stage-times",
-	"Snapshots.LogBytes": "snapshot-bytes", "Snapshots.Every": "snapshot-every", "Snapshots.KeepBytes": "snapshot-keep-bytes",
+	"Snapshots.LogBytes": "snapshot-bytes", "Snapshots.Every": "snapshot-every", "Snapshots.KeepBytes": "snapshot-keep-bytes", "Snapshots.MaxLogBytes": "snapshot-max-log-bytes",
 	"TLS": "cert, key and ca", "TLS.CertFile": "cert", "TLS.KeyFile": "key", "TLS.CAFile": "ca",
 }
 

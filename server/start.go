@@ -118,6 +118,11 @@ func (s *Server) open(ctx context.Context) (err error) {
 // maxSocketPath is the longest path of a Unix socket that all systems take.
 const maxSocketPath = 103
 
+// maxLogBytes bounds the log between two snapshots, and behind one. A snapshot of the engine is links to its
+// tables and costs what has changed. So it need not become rare as the store grows. A start reads the log,
+// and a store of 20 GiB must not have as much of it.
+const maxLogBytes = 128 << 20
+
 // nodeConfig is the configuration of the node.
 func nodeConfig(c Config, logger *slog.Logger) (n millrace.Config, err error) {
 	n = millrace.Config{
@@ -125,6 +130,7 @@ func nodeConfig(c Config, logger *slog.Logger) (n millrace.Config, err error) {
 		HeartbeatInterval: c.HeartbeatInterval, ElectionTimeout: c.ElectionTimeout,
 		MaxCommandBytes: 8 << 20, AdminSocket: true, Logger: logger, Snapshots: c.snapshots,
 	}
+	n.Snapshots.MaxLogBytes = maxLogBytes
 	if socket := filepath.Join(n.Dir, "admin.sock"); len(socket) > maxSocketPath {
 		n.AdminSocket = false
 		logger.Warn("there is no admin socket, because its path would be too long: millrace members and snapshot save need a shorter --data-dir", "path", socket)

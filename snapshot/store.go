@@ -279,9 +279,9 @@ func (s *Store) pin(id ID) (*Manifest, func(), error) {
 }
 
 // Verify reads the MANIFEST and every block of a published snapshot, and compares them with what was
-// published. It does not read again a part of KindObject if it is the same file in another verified
-// snapshot. Many snapshots have the same objects, which may be much more than everything else. Nothing may
-// rely on a snapshot, and no log be compacted behind it, before Verify returned nil. If the content is
+// published. It does not read an object or a file of the machine again if it is the same file in another
+// verified snapshot. What many snapshots have may be much more than everything else. Nothing may rely on a
+// snapshot, and no log be compacted behind it, before Verify returned nil. If the content is
 // wrong, it returns a *DamageError, and the snapshot leaves List. Reads may come from the memory of the
 // kernel, as everywhere: Verify finds what was written wrongly, and after a start of the machine what the
 // disk lost.
@@ -315,11 +315,11 @@ func (s *Store) verify(ctx context.Context, id ID, m *Manifest) error {
 	if read.Hash() != m.Hash() {
 		return &DamageError{ID: id, File: filepath.Join(dir, manifestFile), Block: -1, What: "it is another manifest than the one that was published"}
 	}
-	known := s.verifiedObjects(id)
+	known := s.verifiedLinks(id)
 	for i := range m.Parts {
 		file := filepath.Join(dir, partFile(i))
-		if p := &m.Parts[i]; p.Kind == KindObject {
-			if same, err := vfs.SameFile(s.fs, known[p.contentSum()], file); same && err == nil {
+		if before, ok := known[m.Parts[i].contentSum()]; ok && m.Parts[i].linked() {
+			if same, err := vfs.SameFile(s.fs, before, file); same && err == nil {
 				continue
 			}
 		}
@@ -330,8 +330,11 @@ func (s *Store) verify(ctx context.Context, id ID, m *Manifest) error {
 	return nil
 }
 
-// verifiedObjects returns the files of the parts of KindObject in the verified snapshots except one.
-func (s *Store) verifiedObjects(except ID) map[contentSum]string {
+// linked reports whether a part may be a link to a file that never changes.
+func (p *Part) linked() bool { return p.Kind == KindObject || p.Kind == KindFile }
+
+// verifiedLinks returns the files of such parts in the verified snapshots except one.
+func (s *Store) verifiedLinks(except ID) map[contentSum]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	files := map[contentSum]string{}
@@ -341,7 +344,7 @@ func (s *Store) verifiedObjects(except ID) map[contentSum]string {
 			continue
 		}
 		for i := range e.manifest.Parts {
-			if p := &e.manifest.Parts[i]; p.Kind == KindObject {
+			if p := &e.manifest.Parts[i]; p.linked() {
 				files[p.contentSum()] = filepath.Join(s.path(id), partFile(i))
 			}
 		}

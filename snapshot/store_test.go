@@ -72,8 +72,8 @@ func (f countingFile) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// A file that the newest verified snapshot has already is linked and not read; another file under its name is
-// read.
+// A file that the newest verified snapshot has already is linked and not read, also when the snapshot is
+// verified; another file under its name is read.
 func TestUnchangedFileIsNotRead(t *testing.T) {
 	var bytes atomic.Int64
 	disk := counting{vfs.OS(), &bytes}
@@ -104,7 +104,11 @@ func TestUnchangedFileIsNotRead(t *testing.T) {
 		m.Index, m.Term = index, 1
 		must(t, w.Publish(m))
 		if verify {
+			before := bytes.Load()
 			must(t, store.Verify(context.Background(), ID{index, 1}))
+			if n := bytes.Load() - before; n < want || n >= want+int64(len(text)) {
+				t.Errorf("to verify snapshot %d %d bytes were read, want %d and the manifest", index, n, want)
+			}
 		}
 	}
 	whole := int64(len(text))
@@ -115,19 +119,23 @@ func TestUnchangedFileIsNotRead(t *testing.T) {
 	take(4, true, 0)
 	file = put(content(4, 3*BlockBytes))
 	take(5, true, whole)
+	file = put(content(4, 3*BlockBytes))
+	take(6, true, whole) // the same content, and another file
 
-	// A file that has rotted since is found, and not taken as it is.
+	// A file that has rotted since it was verified is found when the store is opened again.
 	f := value(os.OpenFile(file, os.O_WRONLY, 0))(t)
 	_, err := f.WriteAt([]byte{^content(4, 1)[0]}, 0)
 	must(t, errors.Join(err, f.Close()))
-	w := value(store.Create(ID{6, 1}))(t)
+	w := value(store.Create(ID{7, 1}))(t)
 	_ = value(w.Link("machine.sst", file))(t)
 	must(t, w.SyncParts())
 	m := sample(7).manifest()
-	m.Index, m.Term = 6, 1
+	m.Index, m.Term = 7, 1
 	must(t, w.Publish(m))
+	must(t, store.Verify(context.Background(), ID{7, 1}))
+	again := value(OpenStore(disk, filepath.Join(root, "snapshots")))(t)
 	damage := (*DamageError)(nil)
-	if err := store.Verify(context.Background(), ID{6, 1}); !errors.As(err, &damage) {
+	if err := again.Verify(context.Background(), ID{7, 1}); !errors.As(err, &damage) {
 		t.Errorf("Verify of a snapshot with a file that has rotted: %v", err)
 	}
 }

@@ -28,6 +28,8 @@ type benchServeFlags struct {
 	duration, warmup   time.Duration
 	dir, source, other string
 	profiles           string
+	bytes              string
+	rate               int
 	toLeader, quick    bool
 	output
 }
@@ -44,6 +46,9 @@ Loads
   renew          a lease, once
   keys           --keys new keys of 50 bytes, once each; then RSS is that of a member with all of them
   restart        until a linearizable read is answered after SIGKILL of all members, with --keys keys
+  large          more data than memory, alone: --bytes of values are written, the last quarter over older ones; the members are killed
+                 and started; keys are read from a cold disk; then puts come at --rate, before, beside and after a compaction
+                 and its sweep. It needs 1.7 times the bytes for each member, and some that stay free
 
 Columns
   CPU µs/op      of all members, for an operation        RSS   of the largest member, afterwards
@@ -60,9 +65,13 @@ func newBenchServe(a app) *cobra.Command {
 		Short: "Measure millrace serve beside etcd",
 		Long:  benchServeLong,
 		Example: `  millrace bench serve --quick                         everything, briefly
-  millrace bench serve --loads put --clients 1,16,100,1000 --rounds 3`,
+  millrace bench serve --loads put --clients 1,16,100,1000 --rounds 3
+  millrace bench serve --loads large --systems millrace --members 1 --bytes 20GiB --value-bytes 4096 --clients 100 --duration 30s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.loads == string(service.LargeKind) {
+				return f.runLarge(cmd.Context(), a)
+			}
 			return f.run(cmd.Context(), a)
 		},
 	}
@@ -74,6 +83,8 @@ func newBenchServe(a app) *cobra.Command {
 	flags.IntVar(&f.members, "members", 3, "members of a cluster, 1 to 7")
 	flags.IntVar(&f.valueBytes, "value-bytes", 1<<10, "bytes of a value, 8 to 1 MiB")
 	flags.IntVar(&f.keys, "keys", 1_000_000, "keys of the loads keys and restart, 1 to 100 million")
+	flags.StringVar(&f.bytes, "bytes", "1GiB", "values that the load large writes before its compaction, such as 64MiB or 20GiB")
+	flags.IntVar(&f.rate, "rate", 0, "puts a second beside the compaction of the load large; 0: a quarter of what its writes have reached")
 	flags.DurationVar(&f.duration, "duration", 5*time.Second, "length of one measurement")
 	flags.DurationVar(&f.warmup, "warmup", time.Second, "load before it")
 	flags.IntVar(&f.rounds, "rounds", 3, "rounds; the table has their medians")
@@ -112,6 +123,9 @@ func (f *benchServeFlags) plan() (p service.Plan, err error) {
 	}
 	for _, name := range strings.Split(f.loads, ",") {
 		kind := service.Kind(strings.TrimSpace(name))
+		if kind == service.LargeKind {
+			return p, usageError{fmt.Errorf("--loads has %q, want large alone: it has a report of its own", f.loads)}
+		}
 		if !slices.Contains(service.Kinds, kind) {
 			return p, usageError{fmt.Errorf("--loads has %q, want some of %v", name, service.Kinds)}
 		}
@@ -150,8 +164,7 @@ func (f *benchServeFlags) run(ctx context.Context, a app) error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
+	if p.Systems, p.Missing, err = f.programs(ctx, a); err != nil {
 		return err
 	}
 	if p.Dir, err = os.MkdirTemp(f.dir, "millrace-serve-"); err != nil {
@@ -161,21 +174,6 @@ func (f *benchServeFlags) run(ctx context.Context, a app) error {
 	if p.Profiles != "" {
 		if err := os.MkdirAll(p.Profiles, 0o755); err != nil {
 			return err
-		}
-	}
-	for _, name := range strings.Split(f.systems, ",") {
-		switch strings.TrimSpace(name) {
-		case "millrace":
-			p.Systems = append(p.Systems, service.System{Name: "millrace", Command: []string{self, "serve"}})
-		case "etcd":
-			program, err := f.etcd(ctx, a)
-			if err != nil {
-				p.Missing = append(p.Missing, fmt.Sprintf("etcd: %v", err))
-				continue
-			}
-			p.Systems = append(p.Systems, service.System{Name: "etcd", Command: []string{program}})
-		default:
-			return usageError{fmt.Errorf("--systems has %q, want etcd or millrace", name)}
 		}
 	}
 	report, err := service.Run(ctx, p, func(done, of int, what string) {
@@ -188,6 +186,30 @@ func (f *benchServeFlags) run(ctx context.Context, a app) error {
 		write = report.WriteJSON
 	}
 	return errors.Join(write(a.stdout), err)
+}
+
+// programs returns the systems to measure, and why others are missing.
+func (f *benchServeFlags) programs(ctx context.Context, a app) (systems []service.System, missing []string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range strings.Split(f.systems, ",") {
+		switch strings.TrimSpace(name) {
+		case "millrace":
+			systems = append(systems, service.System{Name: "millrace", Command: []string{self, "serve"}})
+		case "etcd":
+			program, err := f.etcd(ctx, a)
+			if err != nil {
+				missing = append(missing, fmt.Sprintf("etcd: %v", err))
+				continue
+			}
+			systems = append(systems, service.System{Name: "etcd", Command: []string{program}})
+		default:
+			return nil, nil, usageError{fmt.Errorf("--systems has %q, want etcd or millrace", name)}
+		}
+	}
+	return systems, missing, nil
 }
 
 // etcd returns etcd's program, which it builds if the user named none.

@@ -9,12 +9,18 @@ var serverBugs = []bug{
 		`		if c.deleted && main < p.target {
 `, `		if main == p.target && c.deleted == (sub != 0) {
 `}}},
+	{name: "kv_superseded_wrong", what: "a change names its own version as the superseded one, and the sweep removes it", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/pass.go",
+		`c.beforeMain, c.beforeSub = before.Main, before.Sub`, `c.beforeMain, c.beforeSub = v.Main, v.Sub`}}},
+	{name: "kv_superseded_left", what: "a change does not name the version that it has superseded, and no sweep removes it", in: "server/kv", found: "TestCallsOfTheSweep", edits: []edit{{"server/mvcc/pass.go",
+		`c.beforeMain, c.beforeSub = before.Main, before.Sub`, `c.beforeSub = before.Sub`}}},
 	{name: "kv_snapshot_not_taken_back", what: "a restored machine keeps the changes that are later than its snapshot", in: "server/kv", found: "TestProperty", edits: []edit{{"server/kv/durable.go",
 		`return mvcc.RemoveAfter(ctx, e, meta.Revision)`, `return mvcc.RemoveAfter(ctx, e, meta.Revision+1<<40)`}}},
 	{name: "kv_restored_index", what: "after a restore the machine says that its disk has what the database before had", in: "server/kv", found: "TestSimulatedOnDisk", args: "-sim.seeds 20", edits: []edit{{"server/kv/durable.go",
 		`	disk.number, disk.durable = number, c.state.applied
 `, `	disk.number = number
 `}}},
+	{name: "kv_history_keeps_iterator", what: "the event of a replayed change keeps a key in the memory of an iterator, which reads the next change into it", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/history.go",
+		`v.get(kv.Key, main-1)`, `v.get(key, main-1)`}}},
 	{name: "kv_swept_beside_snapshot", what: "the sweep removes versions that a snapshot needs, whose checkpoint is not made yet", in: "server/kv", found: "TestProperty", args: "-property.commands 40000", edits: []edit{{"server/mvcc/sweep.go",
 		`	s.holds++
 	done := false

@@ -117,7 +117,7 @@ cmd/internal/lab/labtest        cmd/internal/lab cmd/internal/lab/load cmd/inter
 cmd/internal/regression/workload host transport/tcp vfs host/outcome host/statemachine |
 cmd/internal/lab/report/page    cmd/internal/lab/archive cmd/internal/lab/report                              | github.com/HdrHistogram/hdrhistogram-go gonum.org/v1/plot
 cmd/internal/lab/compare        cmd/internal/lab cmd/internal/lab/archive cmd/internal/lab/report cmd/internal/lab/report/page | golang.org/x/perf
-cmd/internal/service            | github.com/HdrHistogram/hdrhistogram-go go.etcd.io/etcd/client/v3 go.uber.org/zap google.golang.org/grpc
+cmd/internal/service            | github.com/HdrHistogram/hdrhistogram-go go.etcd.io/etcd/client/v3 go.uber.org/zap golang.org/x/sys google.golang.org/grpc
 cmd/internal/profile           |
 cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/profile cmd/internal/lab/report cmd/internal/lab/report/page . host host/pipeline transport/tcp vfs wal host/outcome host/statemachine |
 cmd/internal/lab/batches        cmd/internal/lab cmd/internal/lab/report cmd/internal/lab/report/page sim sim/batches host/batches |

@@ -54,7 +54,7 @@ var Flags = []Flag{
 	{Name: "name", Default: "default", Usage: "human-readable name of this member"},
 	{Name: "data-dir", Usage: "directory of this member; the default is NAME.etcd"},
 	{Name: "wal-dir", Usage: "directory of the log", Effect: Refused, Why: "Log and state are in one directory, because snapshots are linked between them. Mount the fast disk at --data-dir."},
-	{Name: "snapshot-count", Default: "10000", kind: number, Effect: Ignored, Why: "Snapshots follow the bytes of the log (64 MiB), not a number of commands."},
+	{Name: "snapshot-count", Default: "10000", kind: number, Effect: Ignored, Why: "Snapshots follow the bytes of the log (64 to 128 MiB), not a number of commands."},
 	{Name: "heartbeat-interval", Default: "100", kind: number, Usage: "milliseconds between heartbeats"},
 	{Name: "election-timeout", Default: "1000", kind: number, Usage: "milliseconds without a leader until an election"},
 	{Name: "initial-election-tick-advance", Default: "true", kind: boolean, Effect: Ignored, Why: "A member that has just started waits one election timeout."},

@@ -54,6 +54,8 @@ type Reader interface {
 	// Newest returns the first key of the prefix at or after k, with a copy of its value. For a version it is
 	// the newest one that is not newer.
 	Newest(k Key) (found Key, value []byte, ok bool, err error)
+	// Find is Newest for a caller that needs no value, which may be on the disk.
+	Find(k Key) (found Key, ok bool, err error)
 	// Iterate returns an iterator over the prefixes of [lo, hi), before the first key.
 	Iterate(lo, hi []byte) Iterator
 	Close()

@@ -3,6 +3,7 @@ package kv
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -16,7 +17,7 @@ import (
 // counted counts the calls of an engine.
 type counted struct {
 	engine.Engine
-	newest, iterate, write, set int
+	newest, find, iterate, write, set int
 }
 
 func (c *counted) Read() engine.Reader { return countedReader{c.Engine.Read(), c} }
@@ -36,6 +37,11 @@ type countedReader struct {
 func (r countedReader) Newest(k engine.Key) (engine.Key, []byte, bool, error) {
 	r.c.newest++
 	return r.Reader.Newest(k)
+}
+
+func (r countedReader) Find(k engine.Key) (engine.Key, bool, error) {
+	r.c.find++
+	return r.Reader.Find(k)
 }
 
 func (r countedReader) Iterate(lo, hi []byte) engine.Iterator {
@@ -88,6 +94,83 @@ func TestCallsOfAPut(t *testing.T) {
 	pass("keys in the cache", 0)
 	m.store.Store(must(mvcc.Open(c, m.store.Load().Visible(), 0, -1)))
 	pass("no cache", n)
+}
+
+// TestCallsOfTheSweep: it walks over the history, and looks for no version and no value. They would be on the
+// disk at random places. Its batches are small.
+func TestCallsOfTheSweep(t *testing.T) {
+	m := must(build(vfs.NewMem(), Options{Engine: "memory"}))
+	c := &counted{Engine: m.store.Load().Engine()}
+	m.store.Store(must(mvcc.Open(c, mvcc.Empty, 1<<20, -1)))
+	const n, maxChanges = 1024, 512
+	for range 2 {
+		if err := m.Apply(puts(n), make([]command.Result, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	revision, _ := m.Revision()
+	compact := []millrace.Command[[]byte]{{Value: must(command.Compact(&pb.CompactionRequest{Revision: revision}))}}
+	if err := m.Apply(compact, make([]command.Result, 1)); err != nil {
+		t.Fatal(err)
+	}
+	*c = counted{Engine: c.Engine}
+	for more := true; more; {
+		more = must(m.store.Load().Sweep())
+	}
+	if c.newest != 0 || c.find != 0 || c.write < 2*n/maxChanges || c.iterate != c.write {
+		t.Errorf("the sweep of %d changes calls %+v, want an iterator and a batch for %d changes, and no more", 2*n, *c, maxChanges)
+	}
+	for _, space := range []byte{'k', 'r'} {
+		it, left := c.Engine.Read().Iterate([]byte{space}, []byte{space + 1}), 0
+		for it.Next() {
+			left++
+		}
+		if err := it.Close(); left != n || err != nil {
+			t.Errorf("the sweep has left %d entries of space %c, want %d; %v", left, space, n, err)
+		}
+	}
+}
+
+// TestSweepPauses: the sweep takes a tenth of the time, and half if the next compaction has come already.
+func TestSweepPauses(t *testing.T) {
+	m := must(build(vfs.NewMem(), Options{Engine: "memory"}))
+	s := m.store.Load()
+	for _, c := range []struct {
+		lags bool
+		want time.Duration
+	}{{false, 9 * time.Second}, {true, time.Second}} {
+		const n = 600
+		if have := sweepPause(time.Second, c.lags); have != c.want {
+			t.Errorf("behind a batch of a second, lagging %v, the sweep waits %v, want %v", c.lags, have, c.want)
+		}
+		if s.SweepLags() {
+			t.Error("a sweep that has not begun lags")
+		}
+		for range 2 {
+			if err := m.Apply(puts(n), make([]command.Result, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		compactHere := func() {
+			revision, _ := m.Revision()
+			if err := m.Apply([]millrace.Command[[]byte]{{Value: must(command.Compact(&pb.CompactionRequest{Revision: revision}))}}, make([]command.Result, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		compactHere()
+		_ = must(s.Sweep())
+		if c.lags {
+			if err := m.Apply(puts(n), make([]command.Result, n)); err != nil {
+				t.Fatal(err)
+			}
+			compactHere()
+		}
+		if have := s.SweepLags(); have != c.lags {
+			t.Errorf("the sweep lags: %v, want %v", have, c.lags)
+		}
+		for must(s.Sweep()) {
+		}
+	}
 }
 
 // TestAllocationsOfAPut: on a member that has no caller, and on the one that answers.

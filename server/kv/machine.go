@@ -338,17 +338,28 @@ func (m *Machine) Close() error {
 	return m.closeEngine(s.Engine())
 }
 
-// sweepPauseShare is how long the sweep waits behind each batch, as a multiple of the batch's own time.
-const sweepPauseShare = 1
+// How long the sweep waits behind each batch, as a multiple of the batch's own time: so that puts do not feel
+// it, and when it lags behind the compactions.
+const (
+	sweepPauseShare  = 9
+	sweepLaggedShare = 1
+)
 
-// sweep sweeps beside Apply, half of the time at most.
+func sweepPause(took time.Duration, lags bool) time.Duration {
+	if lags {
+		return took * sweepLaggedShare
+	}
+	return took * sweepPauseShare
+}
+
+// sweep sweeps beside Apply: a tenth of the time, and half of it if it lags.
 func (m *Machine) sweep(ctx context.Context) {
 	defer close(m.stopped)
 	for {
 		s := m.store.Load()
 		began := time.Now()
 		more, err := s.Sweep()
-		pause := time.Since(began) * sweepPauseShare
+		pause := sweepPause(time.Since(began), s.SweepLags())
 		switch {
 		case err != nil && !errors.Is(err, engine.ErrClosed):
 			m.o.Logger.Error("kv: the sweep behind a compaction has failed", "err", err)

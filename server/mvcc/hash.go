@@ -123,7 +123,7 @@ func (v *view) counts(c change, main int64, sub uint32, rev int64, keeps bool) (
 	if keeps {
 		at = rev
 	}
-	k, _, ok, err := v.r.Newest(engine.Key{Prefix: keyPrefix(nil, c.key), Main: at, Sub: math.MaxUint32})
+	k, ok, err := v.r.Find(engine.Key{Prefix: keyPrefix(nil, c.key), Main: at, Sub: math.MaxUint32})
 	return ok && k.Main == main && k.Sub == sub, err
 }
 

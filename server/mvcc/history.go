@@ -106,7 +106,7 @@ func (v *view) event(key []byte, main int64, sub uint32, prevKV bool) (feed.Even
 	kv := i.keyValue()
 	e := eventOf(&version{key: kv.Key, value: kv.Value, Head: i.Head})
 	if prevKV && !e.Create && main-1 >= v.meta.Compacted {
-		was, ok, err := v.get(key, main-1)
+		was, ok, err := v.get(kv.Key, main-1) // not key, which is the iterator's
 		if err != nil {
 			return feed.Event{}, err
 		}

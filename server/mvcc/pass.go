@@ -223,7 +223,11 @@ func (p *Pass) write(v *version) {
 	p.buf = appendVersion(p.buf[:0], v.Head, v.value)
 	p.batch.Set(engine.Key{Prefix: p.prefix, Main: v.Main, Sub: v.Sub}, p.buf)
 	p.prefix = historyPrefix(p.prefix[:0], v.Main, v.Sub)
-	p.buf = change{key: v.key, deleted: v.Deleted, dead: v.dead}.append(p.buf[:0])
+	c := change{key: v.key, deleted: v.Deleted, dead: v.dead}
+	if before.lives() { // a tombstone goes with its own change
+		c.beforeMain, c.beforeSub = before.Main, before.Sub
+	}
+	p.buf = c.append(p.buf[:0])
 	p.batch.Set(engine.Key{Prefix: p.prefix}, p.buf)
 	if before.lives() && before.Lease != 0 && (v.Deleted || before.Lease != v.Lease) {
 		p.batch.Delete(engine.Key{Prefix: attachment(p.prefix[:0], before.Lease, v.key)})

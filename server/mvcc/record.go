@@ -4,7 +4,7 @@
 // An engine has two spaces for the keys:
 //
 //	'k' user key, then (main, sub) descending → kind, create revision, version, lease, value
-//	'r' (main, sub) ascending                 → kind, bytes superseded before, user key
+//	'r' (main, sub) ascending                 → kind, bytes superseded before, version superseded, user key
 //
 // So a range at any revision is one forward scan that has the values. The history in order, which watches,
 // compaction and the hash need, is another one. Heads (heads.go) save the look at the old version of a key,
@@ -105,19 +105,30 @@ func parseVersion(k engine.Key, b []byte) (h Head, value []byte, err error) {
 	return h, d.rest, nil
 }
 
+// The kinds of changes. (Kinds 1 and 2 did not name what a change has superseded.)
+const (
+	changePut     = 3
+	changeDeleted = 4
+)
+
 // change is an entry of the history.
 type change struct {
 	key     []byte
 	deleted bool
 	dead    int64 // bytes of all versions that were superseded before this change
+	// The version with a value that this change has superseded; 0: there was none. So a sweep need not look
+	// for it, which would read a block of a table for each change.
+	beforeMain int64
+	beforeSub  uint32
 }
 
 func (c change) append(dst []byte) []byte {
-	kind := byte(kindPut)
+	kind := byte(changePut)
 	if c.deleted {
-		kind = kindDeleted
+		kind = changeDeleted
 	}
 	dst = binary.AppendUvarint(append(dst, kind), uint64(c.dead))
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(c.beforeMain)), uint64(c.beforeSub))
 	return append(dst, c.key...)
 }
 
@@ -126,8 +137,9 @@ func parseChange(b []byte) (c change, err error) {
 		return c, damaged("an empty entry of the history")
 	}
 	d := decoder{rest: b[1:]}
-	c = change{deleted: b[0] == kindDeleted, dead: int64(d.uvarint()), key: d.rest}
-	if d.bad || b[0] != kindPut && b[0] != kindDeleted {
+	c = change{deleted: b[0] == changeDeleted, dead: int64(d.uvarint()), beforeMain: int64(d.uvarint()), beforeSub: uint32(d.uvarint())}
+	c.key = d.rest
+	if d.bad || b[0] != changePut && b[0] != changeDeleted {
 		return c, damaged("an entry of the history begins with %.8x", b)
 	}
 	return c, nil

@@ -150,7 +150,7 @@ func itemOf(k engine.Key, b []byte) (item, error) {
 	return item{key: k.Prefix[1:], value: value, Head: h}, err
 }
 
-// get returns a key as it is at rev, if it lives then.
+// get returns a key as it is at rev, if it lives then. The item keeps key.
 func (v *view) get(key []byte, rev int64) (i item, ok bool, err error) {
 	if o := v.over.at(key, rev); o != nil {
 		return o.item(), o.lives(), nil

@@ -13,7 +13,7 @@ import (
 // sweep at their own pace, and no digest, hash or answer tells how far they are.
 //
 // It walks over the history from where the last sweep has ended, through the compact revision. Each change
-// has superseded one version at most, the next older one of its key, which goes with its own entry of the
+// has superseded one version at most, which its entry names, and that goes with its own entry of the
 // history. A tombstone before the compact revision goes, too. A tombstone at the compact revision stays until
 // the next sweep, since a watch may begin there (etcd #19179). So the work is that of the changes, whatever
 // the store holds, and each step is small.
@@ -126,22 +126,11 @@ func (s *Store) sweepPart(b engine.Batch, p *sweepProgress) (ended bool, err err
 		if err != nil {
 			return false, err
 		}
-		key := keyPrefix(nil, c.key)
-		older := engine.Key{Prefix: key, Main: main, Sub: sub - 1}
-		if sub == 0 {
-			older.Main, older.Sub = main-1, math.MaxUint32
-		}
-		if older.Main > 0 {
-			found, _, ok, err := r.Newest(older)
-			if err != nil {
-				return false, err
-			}
-			if ok {
-				drop(b, found)
-			}
+		if c.beforeMain > 0 {
+			drop(b, engine.Key{Prefix: keyPrefix(nil, c.key), Main: c.beforeMain, Sub: c.beforeSub})
 		}
 		if c.deleted && main < p.target {
-			drop(b, engine.Key{Prefix: key, Main: main, Sub: sub})
+			drop(b, engine.Key{Prefix: keyPrefix(nil, c.key), Main: main, Sub: sub})
 		}
 	}
 }
@@ -167,6 +156,13 @@ func (s *Store) Hold() (release func()) {
 			s.wakeSweep()
 		}
 	}
+}
+
+// SweepLags reports whether a sweep is under way and the next compaction has come already.
+func (s *Store) SweepLags() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.progress.target > s.progress.swept && s.Visible().Compacted > s.progress.target
 }
 
 // wakeSweep says that there may be something to sweep.
@@ -234,7 +230,7 @@ func (f *Filter) Needs(k engine.Key, value []byte) (bool, error) {
 		if err != nil || c.deleted && main < f.compacted {
 			return false, err
 		}
-		newest, _, ok, err := f.r.Newest(engine.Key{Prefix: keyPrefix(nil, c.key), Main: f.compacted, Sub: math.MaxUint32})
+		newest, ok, err := f.r.Find(engine.Key{Prefix: keyPrefix(nil, c.key), Main: f.compacted, Sub: math.MaxUint32})
 		return ok && newest.Main == main && newest.Sub == sub, err
 	}
 	return true, nil

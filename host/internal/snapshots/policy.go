@@ -4,10 +4,11 @@ import "math"
 
 // Policy says when a group takes snapshots by itself, and how much of its log stays behind one.
 type Policy struct {
-	LogBytes  int64 // by which the log grows between two snapshots; 0: the default
-	KeepBytes int64 // of the log that stay behind a snapshot; 0: the default
-	Every     int64 // ticks after which one is taken if anything was applied; 0: none because of time
-	Disabled  bool  // none is taken unless a caller asks
+	LogBytes    int64 // by which the log grows between two snapshots; 0: the default
+	KeepBytes   int64 // of the log that stay behind a snapshot; 0: the default
+	MaxLogBytes int64 // bound of both defaults, which grow with the snapshot; 0: none
+	Every       int64 // ticks after which one is taken if anything was applied; 0: none because of time
+	Disabled    bool  // none is taken unless a caller asks
 }
 
 const (
@@ -22,9 +23,17 @@ func (p Policy) Interval(last *Published) int64 {
 	case p.LogBytes > 0:
 		return p.LogBytes
 	case last != nil:
-		return max(defaultLogBytes, min(last.Bytes, math.MaxInt64/logPerSnapshot)*logPerSnapshot)
+		return max(defaultLogBytes, p.bounded(min(last.Bytes, math.MaxInt64/logPerSnapshot)*logPerSnapshot))
 	}
 	return defaultLogBytes
+}
+
+// bounded returns a default that has grown with the snapshot, or its bound.
+func (p Policy) bounded(bytes int64) int64 {
+	if p.MaxLogBytes > 0 {
+		return min(bytes, p.MaxLogBytes)
+	}
+	return bytes
 }
 
 // Kept is how many bytes of the log stay behind a snapshot. A follower that is far behind gets the snapshot,
@@ -33,5 +42,5 @@ func (p Policy) Kept(s *Published) int64 {
 	if p.KeepBytes > 0 {
 		return p.KeepBytes
 	}
-	return max(s.Bytes, min(maxTransferCost, p.Interval(s)/4))
+	return max(p.bounded(s.Bytes), min(maxTransferCost, p.Interval(s)/4))
 }

@@ -158,19 +158,38 @@ func (r *reader) Newest(k engine.Key) (found engine.Key, value []byte, ok bool, 
 	return found, value, ok, nil
 }
 
+func (r *reader) Find(k engine.Key) (found engine.Key, ok bool, err error) {
+	found, _, ok, err = r.Newest(k)
+	return found, ok, err
+}
+
 func (r *reader) Close() {}
 
 func (r *reader) Iterate(lo, hi []byte) engine.Iterator {
 	return &iterator{iter: r.tree.Iter(), lo: bytes.Clone(lo), hi: bytes.Clone(hi)}
 }
 
+// iterator hands out copies, and spoils them when it moves: Pebble uses their memory again. So each test
+// finds who keeps a key or a value.
 type iterator struct {
-	iter   btree.IterG[item]
-	lo, hi []byte
-	begun  bool
+	iter       btree.IterG[item]
+	lo, hi     []byte
+	begun      bool
+	key, value []byte // handed out where it is; nil: not yet
+}
+
+func (i *iterator) spoil() {
+	for _, b := range [][]byte{i.key, i.value} {
+		for k := range b {
+			b[k] = 0xff
+		}
+	}
+	i.key, i.value = nil, nil
 }
 
 func (i *iterator) SeekGE(k engine.Key) bool {
+	k.Prefix = bytes.Clone(k.Prefix)
+	i.spoil()
 	i.begun = true
 	if bytes.Compare(k.Prefix, i.lo) < 0 {
 		k = engine.Key{Prefix: i.lo}
@@ -182,6 +201,7 @@ func (i *iterator) Next() bool {
 	if !i.begun {
 		return i.SeekGE(engine.Key{Prefix: i.lo})
 	}
+	i.spoil()
 	return i.iter.Next() && i.within()
 }
 
@@ -189,11 +209,26 @@ func (i *iterator) NextPrefix() bool {
 	if !i.begun {
 		return i.Next()
 	}
-	after := append(bytes.Clone(i.Key().Prefix), 0)
-	return i.SeekGE(engine.Key{Prefix: after})
+	return i.SeekGE(engine.Key{Prefix: append(bytes.Clone(i.iter.Item().key.Prefix), 0)})
 }
 
-func (i *iterator) within() bool           { return bytes.Compare(i.iter.Item().key.Prefix, i.hi) < 0 }
-func (i *iterator) Key() engine.Key        { return i.iter.Item().key }
-func (i *iterator) Value() ([]byte, error) { return i.iter.Item().value, nil }
-func (i *iterator) Close() error           { i.iter.Release(); return nil }
+func (i *iterator) within() bool { return bytes.Compare(i.iter.Item().key.Prefix, i.hi) < 0 }
+
+func (i *iterator) Key() engine.Key {
+	k := i.iter.Item().key
+	if i.key == nil {
+		i.key = append(make([]byte, 0, len(k.Prefix)+1), k.Prefix...)
+	}
+	k.Prefix = i.key
+	return k
+}
+
+func (i *iterator) Value() ([]byte, error) {
+	if i.value == nil {
+		v := i.iter.Item().value
+		i.value = append(make([]byte, 0, len(v)+1), v...)
+	}
+	return i.value, nil
+}
+
+func (i *iterator) Close() error { i.spoil(); i.iter.Release(); return nil }

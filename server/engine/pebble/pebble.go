@@ -60,19 +60,23 @@ func Open(dir string, o Options) (*Engine, error) {
 	if o.MemTableBytes == 0 {
 		o.MemTableBytes = 32 << 20
 	}
+	s := &stalls{to: o.Logger, dir: dir}
 	opts := &pebble.Options{
-		FS:                         o.FS,
-		DisableWAL:                 true,
-		ReadOnly:                   o.ReadOnly,
-		Cache:                      cache,
-		Comparer:                   &cockroachkvs.Comparer,
-		KeySchema:                  cockroachkvs.KeySchema.Name,
-		KeySchemas:                 sstable.MakeKeySchemas(&cockroachkvs.KeySchema),
-		FormatMajorVersion:         pebble.FormatTableFormatV6, // the same on all members: they read each other's files
-		MemTableSize:               o.MemTableBytes,
-		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
-		Logger:                     logger{dir, o.Logger, o.Fatal},
-		EventListener:              &pebble.EventListener{BackgroundError: e.fail},
+		FS:                 o.FS,
+		DisableWAL:         true,
+		ReadOnly:           o.ReadOnly,
+		Cache:              cache,
+		Comparer:           &cockroachkvs.Comparer,
+		KeySchema:          cockroachkvs.KeySchema.Name,
+		KeySchemas:         sstable.MakeKeySchemas(&cockroachkvs.KeySchema),
+		FormatMajorVersion: pebble.FormatTableFormatV6, // the same on all members: they read each other's files
+		MemTableSize:       o.MemTableBytes,
+		// Writes wait when so much is not flushed or not merged yet. Apply waits with them, and every put.
+		MemTableStopWritesThreshold: 4,
+		L0StopWritesThreshold:       40,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		Logger:                      logger{dir, o.Logger, o.Fatal},
+		EventListener:               &pebble.EventListener{BackgroundError: e.fail, WriteStallBegin: s.begin, WriteStallEnd: s.end},
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)

@@ -19,22 +19,30 @@ type reader struct {
 
 // Newest implements engine.Reader.
 func (r *reader) Newest(k engine.Key) (found engine.Key, value []byte, ok bool, err error) {
+	if found, ok, err = r.Find(k); !ok {
+		return found, nil, false, err
+	}
+	b, err := r.point.ValueAndErr()
+	return found, bytes.Clone(b), err == nil, err
+}
+
+// Find implements engine.Reader.
+func (r *reader) Find(k engine.Key) (found engine.Key, ok bool, err error) {
 	if r.err != nil {
-		return found, nil, false, r.err
+		return found, false, r.err
 	}
 	if r.point == nil {
 		if r.point, r.err = r.from.NewIter(nil); r.err != nil {
-			return found, nil, false, r.err
+			return found, false, r.err
 		}
 	}
 	r.buf = encode(r.buf[:0], k)
 	if !r.point.SeekPrefixGE(r.buf) {
-		return found, nil, false, r.point.Error()
+		return found, false, r.point.Error()
 	}
 	found = decode(r.point.Key())
 	found.Prefix = bytes.Clone(found.Prefix)
-	b, err := r.point.ValueAndErr()
-	return found, bytes.Clone(b), err == nil, err
+	return found, true, nil
 }
 
 // Iterate implements engine.Reader.

@@ -95,6 +95,10 @@ func compareReads(t *testing.T, rng *rand.Rand, pinned, a, b engine.Reader) {
 	if oka != okb || oka && (!equal(ka, kb) || !bytes.Equal(va, vb)) || erra != nil || errb != nil {
 		t.Fatalf("newest %+v: %+v %x %v %v, and %+v %x %v %v", k, ka, va, oka, erra, kb, vb, okb, errb)
 	}
+	fa, foa, err := a.Find(k)
+	if fb, fob, errb := b.Find(k); foa != oka || fob != oka || oka && (!equal(fa, ka) || !equal(fb, ka)) || err != nil || errb != nil {
+		t.Fatalf("find %+v: %+v %v %v, and %+v %v %v", k, fa, foa, err, fb, fob, errb)
+	}
 	lo, hi := drawKey(rng).Prefix, drawKey(rng).Prefix
 	if bytes.Compare(lo, hi) >= 0 {
 		return
