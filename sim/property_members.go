@@ -11,8 +11,8 @@ import (
 )
 
 // All machines learn of the same members of their group, at the same entries, between the same commands, and
-// once. As with commands, it comes again if a machine lost its state. The state of a simulated machine has the
-// last configuration, and so has its snapshot.
+// once. As with commands, it comes again if a machine lost its state. The state of a simulated machine has
+// the last configuration, and so has its snapshot.
 //
 //	promise                                              checked by
 //	a configuration comes behind all that was applied    replica.inOrder
