@@ -71,9 +71,8 @@ func Open(dir string, o Options) (*Engine, error) {
 		KeySchemas:         sstable.MakeKeySchemas(&cockroachkvs.KeySchema),
 		FormatMajorVersion: pebble.FormatTableFormatV6, // the same on all members: they read each other's files
 		MemTableSize:       o.MemTableBytes,
-		// Writes wait when so much is not flushed or not merged yet. Apply waits with them, and every put.
+		// Writes wait when so much is not flushed yet. Apply waits with them, and every put.
 		MemTableStopWritesThreshold: 4,
-		L0StopWritesThreshold:       40,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      logger{dir, o.Logger, o.Fatal},
 		EventListener:               &pebble.EventListener{BackgroundError: e.fail, WriteStallBegin: s.begin, WriteStallEnd: s.end},
