@@ -54,12 +54,11 @@ func (m *watcher) MembersChanged(c statemachine.Configuration) error {
 	return nil
 }
 
-// watched is a script of a group with such a machine, and the roster behind each entry of its log.
+// watched is a script of a group with such a machine.
 type watched struct {
 	*script
 	*watcher
 	commands *Commands
-	rosters  []*membership.Roster
 }
 
 func newWatched(t *testing.T, m *watcher) *watched {
