@@ -21,6 +21,12 @@ var serverBugs = []bug{
 `}}},
 	{name: "kv_history_keeps_iterator", what: "the event of a replayed change keeps a key in the memory of an iterator, which reads the next change into it", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/history.go",
 		`v.get(kv.Key, main-1)`, `v.get(key, main-1)`}}},
+	{name: "kv_late_attributes", what: "a removed member that comes late brings its attributes back", in: "server/kv", found: "TestMembersLeave", edits: []edit{{"server/kv/members.go",
+		`now != nil && !slices.Contains`, `now == nil && !slices.Contains`}}},
+	{name: "kv_members_before_their_version", what: "a program follows the members before the group is at the version that says so", in: "server/kv", found: "TestMixedProgramsAgree", edits: []edit{{"server/kv/members.go",
+		`	if c.Version >= withMembers {
+`, `	{
+`}}},
 	{name: "kv_swept_beside_snapshot", what: "the sweep removes versions that a snapshot needs, whose checkpoint is not made yet", in: "server/kv", found: "TestProperty", args: "-property.commands 40000", edits: []edit{{"server/mvcc/sweep.go",
 		`	s.holds++
 	done := false

@@ -29,7 +29,7 @@ func TestSimulated(t *testing.T) {
 		report, history, err := sim.RunMachine(sim.Options{Seed: seed}, sim.Workload[[]byte, command.Result]{
 			Machine: func(uint64) millrace.Machine[[]byte, command.Result] {
 				m := must(build(vfs.NewMem(), Options{Engine: "memory", HeadCacheBytes: forgetful}))
-				return millrace.InMemory[[]byte, command.Result](whole{volatile{m}}, millrace.Bytes()).Digest(m.digest)
+				return millrace.InMemory[[]byte, command.Result](whole{volatile{m}}, millrace.Bytes()).Digest(m.digest).Versions(withoutMembers, HighestVersion)
 			},
 			Command: drawCommand,
 			Check:   growing(t),
@@ -130,7 +130,7 @@ func TestSimulatedOnDisk(t *testing.T) {
 					kept++
 				}
 				starts++
-				return millrace.Durable(inStreams{durable{m}, cuts, &restored}, millrace.Bytes()).Digest(m.digest)
+				return millrace.Durable(inStreams{durable{m}, cuts, &restored}, millrace.Bytes()).Digest(m.digest).Versions(withoutMembers, HighestVersion)
 			},
 			Command: drawCommand,
 			Check:   growing(t),
