@@ -17,7 +17,7 @@ func freeBytes(dir string) (free int64, ok bool) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, false
 	}
-	return int64(s.Bavail) * s.Bsize, true
+	return int64(s.Bavail) * int64(s.Bsize), true // Bsize is 32 bits on some systems
 }
 
 // forget takes the files below a directory out of the memory of the kernel, so that reads of them are cold.
