@@ -65,7 +65,8 @@ func TestBenchServeLarge(t *testing.T) {
 		t.Fatalf("status %d, %v: %s", status, err, stderr)
 	}
 	for i, l := range []service.Latency{r.Writes, r.Gets, r.Before, r.During, r.After, r.GetsAfter} {
-		if l.Count <= 0 || l.Failures > 0 || l.Max <= 0 {
+		swept := i == 3 && l.Count == 0 // so little is swept before the first put
+		if l.Failures > 0 || (l.Count <= 0 || l.Max <= 0) && !swept {
 			t.Errorf("phase %d: %+v", i, l)
 		}
 	}
