@@ -12,10 +12,10 @@ import (
 // first, and large caches later. So that rule collects too often at first, and later lets the garbage be as
 // large as the caches. Here the garbage has a size of its own instead.
 const (
-	garbageBytes     = 64 << 20
-	minPercent       = 20 // of the heap: below it collections follow each other
-	maxPercent       = 400
-	collectorLooksAt = 500 * time.Millisecond
+	garbageBytes = 64 << 20
+	minPercent   = 20 // of the heap: below it collections follow each other
+	maxPercent   = 400
+	lookInterval = 500 * time.Millisecond
 )
 
 // BoundGarbage sets, until ctx ends, how much of the process's heap may be garbage: about 64 MiB, at least a
@@ -25,7 +25,7 @@ func BoundGarbage(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	look := time.NewTicker(collectorLooksAt)
+	look := time.NewTicker(lookInterval)
 	defer look.Stop()
 	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	set := 0

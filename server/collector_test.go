@@ -36,7 +36,7 @@ func TestBoundGarbage(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() { BoundGarbage(ctx); close(done) }()
-			<-time.After(3 * collectorLooksAt) // in the bubble's time
+			<-time.After(3 * lookInterval) // in the bubble's time
 			have = percent()
 			cancel()
 			<-done

@@ -22,7 +22,7 @@ type onDisk struct {
 
 type sumDisk struct {
 	rng    *rand.Rand
-	synced []sumState // the first is synced, the others came behind it
+	states []sumState // the first is synced, the others came behind it
 	tears  bool       // the bug: a power cut keeps the index of a later transaction than the sum
 }
 
@@ -36,7 +36,7 @@ func (m *onDisk) Apply(batch []millrace.Command[int64], results []int64) error {
 		return err
 	}
 	m.index = batch[len(batch)-1].Index
-	m.disk.synced = append(m.disk.synced, sumState{m.N, m.index})
+	m.disk.states = append(m.disk.states, sumState{m.N, m.index})
 	if m.disk.rng.IntN(4) == 0 {
 		return m.Sync()
 	}
@@ -51,7 +51,7 @@ func (m *onDisk) Restore(ctx context.Context, r io.Reader) error {
 	if err := m.sum.Restore(ctx, r); err != nil {
 		return err
 	}
-	m.index, m.disk.synced = index, []sumState{{m.N, index}}
+	m.index, m.disk.states = index, []sumState{{m.N, index}}
 	return nil
 }
 
@@ -76,18 +76,18 @@ func (s *indexed) WriteTo(ctx context.Context, w io.Writer) error {
 func (m *onDisk) Applied() (uint64, error) { return m.index, nil }
 
 func (m *onDisk) Sync() error {
-	m.disk.synced = m.disk.synced[len(m.disk.synced)-1:]
+	m.disk.states = m.disk.states[len(m.disk.states)-1:]
 	return nil
 }
 
 // start returns the machine that a power cut leaves.
 func (d *sumDisk) start() *onDisk {
-	n := d.rng.IntN(len(d.synced))
-	s := d.synced[n]
+	n := d.rng.IntN(len(d.states))
+	s := d.states[n]
 	if d.tears {
-		s.index = d.synced[d.rng.IntN(len(d.synced)-n)+n].index
+		s.index = d.states[d.rng.IntN(len(d.states)-n)+n].index
 	}
-	d.synced = []sumState{s}
+	d.states = []sumState{s}
 	m := &onDisk{disk: d, index: s.index}
 	m.N = s.sum
 	return m
@@ -104,7 +104,7 @@ func diskSums(tears bool, started func(host, disk uint64, index uint64)) sim.Wor
 			disks = map[string]*sumDisk{}
 		}
 		if disks[at] == nil {
-			disks[at] = &sumDisk{rng: rand.New(rand.NewPCG(host, disk)), synced: []sumState{{}}, tears: tears}
+			disks[at] = &sumDisk{rng: rand.New(rand.NewPCG(host, disk)), states: []sumState{{}}, tears: tears}
 		}
 		m := disks[at].start()
 		started(host, disk, m.index)

@@ -2,7 +2,7 @@ package planted_test
 
 // Bugs about members that differ: alarms that are false, and differences that are not told.
 var divergenceBugs = []bug{
-	{name: "results_unwatched", what: "results are compared only if the machine asks for it", in: ".", found: "TestDifferentResultsAreNoticed", edits: []edit{{"machine.go",
+	{name: "results_unwatched", what: "results are compared only if the machine asks for it", in: ".", found: "TestDifferentResultsAreNoticed", edits: []edit{{"adapter.go",
 		`	if !m.keeps {
 		a.summer.plan`, `	if false {
 		a.summer.plan`}}},

@@ -15,9 +15,9 @@ import (
 )
 
 // LeaseKeepAlive answers renewals in their order. It takes the next ones while the first wait for their
-// command: a client has one stream for all of its leases, and one command a lease would be too slow for many
-// of them. The header is of before the renewal: so a client that sees revision 3 in it knows that the lease
-// was alive then.
+// command. A client has one stream for all of its leases, so one command a lease would be too slow for many.
+// The header is of before the renewal: a client that sees revision 3 in it knows that the lease was alive
+// then.
 func (s leases) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
 	ctx := stream.Context()
 	k := &keepAlives{changed: make(chan struct{}, 1), space: make(chan struct{}, 1)}

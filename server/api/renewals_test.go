@@ -11,8 +11,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// TestKeepAlivesInOrder completes renewals in any order: the sender is woken for those that are next, takes
-// them in the order of their requests, each with its own TTL, and the end behind the last.
+// TestKeepAlivesInOrder completes renewals in any order. The sender is woken for those that are next. It
+// takes them in the order of their requests, each with its own TTL, and the end behind the last.
 func TestKeepAlivesInOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
