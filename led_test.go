@@ -81,16 +81,13 @@ func TestLed(t *testing.T) {
 	}
 
 	// A body that breaks ends the loop; a node that stops, too.
-	leader, _ := c.leader(t)
-	for range leader.Led(t.Context()) {
-		break
-	}
-	for led := range leader.Led(t.Context()) {
-		if err := leader.Close(t.Context()); err != nil {
+	c.whoLeads(t, func(*millrace.Node[int64, int64], context.Context) {})
+	leader := c.whoLeads(t, func(n *millrace.Node[int64, int64], led context.Context) {
+		if err := n.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		<-led.Done()
-	}
+	})
 	for range leader.Led(t.Context()) {
 		t.Error("a node that is closed leads")
 	}
@@ -111,6 +108,22 @@ func TestLed(t *testing.T) {
 		}
 		<-n.Failed()
 		<-ended
+	}
+}
+
+// whoLeads calls f in a loop over Led of a node that leads, breaks it, and returns the node. Who follows may know an
+// earlier leader for a while, so the nodes are asked in turn.
+func (c *trio[C, R]) whoLeads(t *testing.T, f func(*millrace.Node[C, R], context.Context)) *millrace.Node[C, R] {
+	t.Helper()
+	for {
+		leader, _ := c.leader(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		for led := range leader.Led(ctx) {
+			f(leader, led)
+			cancel()
+			return leader
+		}
+		cancel()
 	}
 }
 
