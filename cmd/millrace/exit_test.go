@@ -38,7 +38,7 @@ var verbs = map[string]string{
 	"millrace version":            "",
 	"millrace bench":              "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
 	"millrace bench wal":          "--dir . --logs millrace --appenders 1 --groups 1 --duration 1ms --warmup 1ms --keep-mib 1 --recover-mib 0 --quiet",
-	"millrace bench peers":        "--dir . --peers millrace --clients 1 --nodes 1 --duration 20ms --warmup 1ms --runs 1 --no-strace --quiet",
+	"millrace bench peers":        "--dir . --peers millrace --clients 1 --nodes 1 --duration 300ms --warmup 1ms --runs 1 --no-strace --quiet",
 	"millrace wal verify":         "LOG",
 	"millrace wal stat":           "LOG",
 	"millrace wal dump":           "LOG",
