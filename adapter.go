@@ -1,7 +1,7 @@
 package millrace
 
-// The way of a command through the face: what a group calls is an adapter, which decodes commands, calls the
-// typed state machine, and hands its results to those who wait.
+// The way of a command through the face. A group calls an adapter. It decodes commands, calls the typed state
+// machine, and hands its results to those who wait.
 
 import (
 	"context"

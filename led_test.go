@@ -111,8 +111,8 @@ func TestLed(t *testing.T) {
 	}
 }
 
-// whoLeads calls f in a loop over Led of a node that leads, breaks it, and returns the node. Who follows may
-// know an earlier leader for a while, so the nodes are asked in turn.
+// whoLeads calls f in a loop over Led of a node that leads, breaks it, and returns the node. The first node
+// says who leads. It may know an earlier leader for a while, so it is asked again until its answer leads.
 func (c *trio[C, R]) whoLeads(t *testing.T, f func(*millrace.Node[C, R], context.Context)) *millrace.Node[C, R] {
 	t.Helper()
 	for {
