@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/server/answers"
 	"github.com/millrace/millrace/server/api"
 	"github.com/millrace/millrace/server/command"
 	"github.com/millrace/millrace/server/config"
@@ -99,7 +100,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	s.store, err = kv.Open(kv.Options{
 		Dir: filepath.Join(c.Dir, "state"), Engine: c.Engine, HeadCacheBytes: c.HeadCacheBytes, ValueCacheBytes: c.ValueCacheBytes, BlockCacheBytes: c.BlockCacheBytes,
-		FeedBytes: c.FeedBytes, QuotaBytes: c.QuotaBytes, Logger: s.logger, Fatal: c.Fatal,
+		FeedBytes: c.FeedBytes, Answers: answers.New(c.RangeBytes), QuotaBytes: c.QuotaBytes, Logger: s.logger, Fatal: c.Fatal,
 	})
 	if err != nil {
 		return fmt.Errorf("open the state in %s: %w", c.Dir, err)
@@ -184,6 +185,7 @@ func (s *Server) serve(self config.Member) (err error) {
 		Read: s.backend.Read, Ending: s.ending.Load,
 	}
 	o := front.Options{
+		Answers:  s.store.Answers(),
 		Register: s.services.Register, Pages: ops.Pages(member, s.metrics.Handler(), s.c.Pprof), Metrics: ops.Pages(member, s.metrics.Handler(), false),
 		Unary:  []grpc.UnaryServerInterceptor{s.metrics.GRPC.UnaryServerInterceptor(), s.services.Unary},
 		Stream: []grpc.StreamServerInterceptor{s.metrics.GRPC.StreamServerInterceptor(), s.services.Stream},

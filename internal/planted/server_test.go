@@ -54,6 +54,19 @@ var serverBugs = []bug{
 	{name: "kv_heads_complete", what: "the cache of heads that has forgotten keys still says that they do not exist", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/heads.go",
 		`			c.complete = c.complete && len(c.old) == 0
 `, ``}}},
+	{name: "kv_looked_up_neighbours", what: "keys of a batch that are looked up together get the versions of their neighbours", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/lookup.go",
+		`heads.set(string(key), found[i])`, `heads.set(string(key), found[(i+1)%len(found)])`}}},
+	{name: "answers_wait_for_each_other", what: "two lists that have filled the memory of answers wait for each other", in: "server/answers", found: "TestNoTwoWaitForEachOther", edits: []edit{{"server/answers/answers.go",
+		` || b.sent == 0 && b.making[0] == a {`, ` {`}}},
+	{name: "answers_outgrow_the_unread", what: "lists are made without end while clients read nothing", in: "server/answers", found: "TestWhatIsSentIsNeverOutgrown", edits: []edit{{"server/answers/answers.go",
+		`b.sent == 0 && b.making[0] == a`, `b.making[0] == a`}}},
+	{name: "answers_unread_do_not_count", what: "an answer that its client does not read takes no part of the memory of answers", in: "server/answers", found: "TestWhatIsSentCountsUntilItIsWritten", edits: []edit{{"server/answers/codec.go",
+		`	return mem.BufferSlice{mem.NewBuffer(&content, s)}, nil`, `	s.hold.release()
+	return mem.BufferSlice{mem.NewBuffer(&content, s)}, nil`}}},
+	{name: "answers_of_the_gone_count", what: "an answer whose connection is gone keeps its part of the memory of answers", in: "server/answers", found: "TestWhatIsSentCountsUntilItIsWritten", edits: []edit{{"server/answers/codec.go",
+		`	runtime.AddCleanup(s, (*hold).release, s.hold)
+`, `	runtime.KeepAlive(s)
+`}}},
 	{name: "kv_values_stale", what: "the cache of values does not learn of what a pass has changed", in: "server/kv", found: "TestProperty", edits: []edit{{"server/mvcc/pass.go",
 		`		p.s.values.change(v.key, v.Main)
 `, ``}}},

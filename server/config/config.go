@@ -60,7 +60,7 @@ type Config struct {
 
 	Engine string // pebble or memory
 	// Bytes of memory.
-	HeadCacheBytes, ValueCacheBytes, BlockCacheBytes, FeedBytes, WatchBytes int64
+	HeadCacheBytes, ValueCacheBytes, BlockCacheBytes, FeedBytes, WatchBytes, RangeBytes int64
 }
 
 // Member is a founding member.
@@ -140,7 +140,7 @@ func (l *Loaded) build() (*Config, error) {
 		Pprof: l.bool("enable-pprof"), ExtensiveMetrics: l.text("metrics") == "extensive",
 		LogOutputs: l.list("log-outputs"), LogLevel: l.text("log-level"), LogFormat: l.text("log-format"),
 		Engine: l.text("storage-engine"), HeadCacheBytes: l.int("head-cache-bytes"), ValueCacheBytes: l.int("value-cache-bytes"), BlockCacheBytes: l.int("block-cache-bytes"),
-		FeedBytes: l.int("watch-feed-bytes"), WatchBytes: l.int("watch-memory-bytes"),
+		FeedBytes: l.int("watch-feed-bytes"), WatchBytes: l.int("watch-memory-bytes"), RangeBytes: l.int("range-memory-bytes"),
 		PeerTLS: PeerTLS{CertFile: l.text("peer-cert-file"), KeyFile: l.text("peer-key-file"), CAFile: l.text("peer-trusted-ca-file")},
 	}
 	if c.Dir == "" {

@@ -179,6 +179,7 @@ var Flags = []Flag{
 	{Name: "block-cache-bytes", Default: "100663296", kind: number, Usage: "memory for blocks of the LSM tree", Own: true},
 	{Name: "watch-feed-bytes", Default: "33554432", kind: number, Usage: "memory for the latest events", Own: true},
 	{Name: "watch-memory-bytes", Default: "134217728", kind: number, Usage: "memory for events that wait for watchers", Own: true},
+	{Name: "range-memory-bytes", Default: "268435456", kind: number, Usage: "memory for large answers that are made, or wait for their clients; 0: no bound", Own: true},
 	{Name: "stop-timeout", Default: "5s", kind: duration, Usage: "how long requests under way are waited for at the end", Own: true},
 }
 

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/millrace/millrace/server/answers"
 	"github.com/millrace/millrace/server/config"
 )
 
@@ -35,6 +36,8 @@ type Options struct {
 	// Unary and Stream are called around each RPC, the first one outermost.
 	Unary  []grpc.UnaryServerInterceptor
 	Stream []grpc.StreamServerInterceptor
+	// Answers bounds the answers that wait for their clients.
+	Answers *answers.Budget
 }
 
 // overheadBytes is what a message may have beyond the bound of a request, as in etcd.
@@ -82,7 +85,7 @@ func Open(c *config.Config, logger *slog.Logger) (f *Front, err error) {
 
 func newGRPC(c *config.Config, o Options) *grpc.Server {
 	options := []grpc.ServerOption{
-		grpc.Creds(arrived{}), grpc.ConnectionTimeout(firstBytesTimeout),
+		grpc.Creds(arrived{}), grpc.ForceServerCodecV2(o.Answers.Codec()), grpc.ConnectionTimeout(firstBytesTimeout),
 		grpc.MaxRecvMsgSize(c.MaxRequestBytes + overheadBytes), grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxConcurrentStreams(c.MaxStreams),
 		grpc.ReadBufferSize(64 << 10), grpc.WriteBufferSize(64 << 10), grpc.NumStreamWorkers(streamWorkers),
 		grpc.ChainUnaryInterceptor(o.Unary...), grpc.ChainStreamInterceptor(o.Stream...),
@@ -177,7 +180,7 @@ func (f *Front) Serve(o Options, failed func(error)) error {
 			f.gateway()
 			return err
 		}
-		pages.Handle("/v3/", g)
+		pages.Handle("/v3/", o.Answers.Handler(g))
 	}
 	f.http = f.newHTTP(&access{
 		next: pages, cors: f.c.CORS, hosts: f.c.HostWhitelist, logger: f.logger,

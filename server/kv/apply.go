@@ -20,10 +20,14 @@ func (m *Machine) Apply(batch []millrace.Command[[]byte], results []command.Resu
 	a := &applier{m: m, state: m.state}
 	a.p = s.Begin(a.hasLease, m.feed.IsWatched())
 	defer a.p.Close()
+	requests, err := a.decode(batch)
+	if err != nil {
+		return err
+	}
 	for i := range batch {
 		c := &batch[i]
 		a.state.applied, a.state.time = c.Index, max(a.state.time, c.Time)
-		r, err := a.apply(c)
+		r, err := a.apply(requests[i], c.Awaited)
 		if err != nil {
 			code, refused := command.CodeOf(err)
 			if !refused {
@@ -68,28 +72,27 @@ func (a *applier) hasLease(id int64) bool {
 }
 
 // apply applies one command. An error that is no refusal halts the machine.
-func (a *applier) apply(c *millrace.Command[[]byte]) (r command.Result, err error) {
-	kind, body, refused := command.Split(c.Value)
-	if refused != 0 {
-		return r, command.Refuse(refused)
+func (a *applier) apply(q request, want bool) (r command.Result, err error) {
+	if q.refused != 0 {
+		return r, command.Refuse(q.refused)
 	}
-	switch kind {
+	switch q.kind {
 	case command.KindPut, command.KindDeleteRange, command.KindTxn:
-		return a.change(kind, body, c.Awaited)
+		return a.change(q, want)
 	case command.KindCompact:
-		return a.compact(body, c.Awaited)
+		return a.compact(q.body, want)
 	case command.KindLeaseGrant, command.KindLeaseRevoke:
-		return a.lease(kind, body, c.Awaited)
+		return a.lease(q.kind, q.body, want)
 	case command.KindLeaseRenew:
-		return a.renew(body)
+		return a.renew(q.body)
 	case command.KindLeaseExpire:
-		return a.expire(body)
+		return a.expire(q.body)
 	case command.KindAttributes:
-		return r, a.attributes(body)
+		return r, a.attributes(q.body)
 	case command.KindAlarm:
-		return a.alarm(body, c.Awaited)
+		return a.alarm(q.body, want)
 	case command.KindSettings:
-		quota, refused := command.DecodeSettings(body)
+		quota, refused := command.DecodeSettings(q.body)
 		if refused != 0 {
 			return r, command.Refuse(refused)
 		}
@@ -109,34 +112,22 @@ func answer(want bool, m proto.Message) (r command.Result, err error) {
 }
 
 // change applies a put, a deletion or a transaction.
-func (a *applier) change(kind command.Kind, body []byte, want bool) (r command.Result, err error) {
-	switch kind {
-	case command.KindPut:
-		req, refused := command.DecodePut(body)
-		if err := a.admit(refused, func() int64 { return mvcc.Cost(req) }); err != nil {
-			return r, err
+func (a *applier) change(q request, want bool) (r command.Result, err error) {
+	var resp proto.Message
+	switch {
+	case q.put != nil:
+		if err = a.admit(0, func() int64 { return mvcc.Cost(q.put) }); err == nil {
+			resp, err = a.p.Put(q.put, want)
 		}
-		resp, err := a.p.Put(req, want)
-		if err != nil {
-			return r, err
+	case q.remove != nil:
+		if err = a.admit(0, nil); err == nil {
+			resp, err = a.p.DeleteRange(q.remove, want)
 		}
-		return answer(want, resp)
-	case command.KindDeleteRange:
-		req, refused := command.DecodeDeleteRange(body)
-		if err := a.admit(refused, nil); err != nil {
-			return r, err
+	default:
+		if err = a.admit(0, func() int64 { return mvcc.TxnCost(q.txn) }); err == nil {
+			resp, err = a.p.Txn(q.txn, want)
 		}
-		resp, err := a.p.DeleteRange(req, want)
-		if err != nil {
-			return r, err
-		}
-		return answer(want, resp)
 	}
-	req, refused := command.DecodeTxn(body)
-	if err := a.admit(refused, func() int64 { return mvcc.TxnCost(req) }); err != nil {
-		return r, err
-	}
-	resp, err := a.p.Txn(req, want)
 	if err != nil {
 		return r, err
 	}

@@ -86,13 +86,13 @@ func TestCallsOfAPut(t *testing.T) {
 			t.Errorf("%s: %d puts call %+v, want %+v", what, n, *c, want)
 		}
 	}
-	m.store.Store(must(mvcc.Open(c, mvcc.Empty, 1<<20, -1)))
+	m.store.Store(must(mvcc.Open(c, mvcc.Empty, 1<<20, -1, nil)))
 	pass("new keys", 0)
 	pass("keys in the cache", 0)
-	m.store.Store(must(mvcc.Open(c, m.store.Load().Visible(), 1<<20, -1)))
+	m.store.Store(must(mvcc.Open(c, m.store.Load().Visible(), 1<<20, -1, nil)))
 	pass("opened again", n)
 	pass("keys in the cache", 0)
-	m.store.Store(must(mvcc.Open(c, m.store.Load().Visible(), 0, -1)))
+	m.store.Store(must(mvcc.Open(c, m.store.Load().Visible(), 0, -1, nil)))
 	pass("no cache", n)
 }
 
@@ -101,7 +101,7 @@ func TestCallsOfAPut(t *testing.T) {
 func TestCallsOfTheSweep(t *testing.T) {
 	m := must(build(vfs.NewMem(), Options{Engine: "memory"}))
 	c := &counted{Engine: m.store.Load().Engine()}
-	m.store.Store(must(mvcc.Open(c, mvcc.Empty, 1<<20, -1)))
+	m.store.Store(must(mvcc.Open(c, mvcc.Empty, 1<<20, -1, nil)))
 	const n, maxChanges = 1024, 512
 	for range 2 {
 		if err := m.Apply(puts(n), make([]command.Result, n)); err != nil {

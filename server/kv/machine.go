@@ -30,6 +30,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/server/answers"
 	"github.com/millrace/millrace/server/command"
 	"github.com/millrace/millrace/server/engine"
 	"github.com/millrace/millrace/server/feed"
@@ -39,13 +40,14 @@ import (
 
 // Options configure a machine.
 type Options struct {
-	Dir             string // of an engine on the disk, below the directory of the node: files are linked between the two
-	Engine          string // "pebble" (default), "memory"
-	HeadCacheBytes  int64  // 0: 64 MiB
-	ValueCacheBytes int64  // of keys that were read; 0: 32 MiB, less than 0: none
-	BlockCacheBytes int64  // 0: 96 MiB
-	FeedBytes       int64  // 0: 32 MiB
-	QuotaBytes      int64  // not used here: members must agree, so the quota is that of command.Settings in the log
+	Dir             string          // of an engine on the disk, below the directory of the node: files are linked between the two
+	Engine          string          // "pebble" (default), "memory"
+	HeadCacheBytes  int64           // 0: 64 MiB
+	ValueCacheBytes int64           // of keys that were read; 0: 32 MiB, less than 0: none
+	BlockCacheBytes int64           // 0: 96 MiB
+	FeedBytes       int64           // 0: 32 MiB
+	Answers         *answers.Budget // of large reads; nil: none
+	QuotaBytes      int64           // not used here: members must agree, so the quota is that of command.Settings in the log
 	Logger          *slog.Logger
 	Fatal           func(error) // that of pebble.Options
 
@@ -167,6 +169,9 @@ func (m *Machine) machine(codec millrace.Codec[[]byte]) millrace.Machine[[]byte,
 
 // digest sums up the state: the keys, and with them every change of leases, alarms and members.
 func (m *Machine) digest() uint64 { return m.store.Load().Visible().Digest }
+
+// Answers is what bounds large reads; nil: nothing does.
+func (m *Machine) Answers() *answers.Budget { return m.o.Answers }
 
 // Range answers a range at the visible state. Its errors are those of rpctypes.
 func (m *Machine) Range(ctx context.Context, r *pb.RangeRequest) (resp *pb.RangeResponse, err error) {

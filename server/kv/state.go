@@ -144,7 +144,7 @@ func load(e engine.Engine, o Options) (*contents, error) {
 		})
 	}
 	if err == nil {
-		c.store, err = mvcc.Open(e, meta, o.HeadCacheBytes, o.ValueCacheBytes)
+		c.store, err = mvcc.Open(e, meta, o.HeadCacheBytes, o.ValueCacheBytes, o.Answers)
 	}
 	return c, err
 }

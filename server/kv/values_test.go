@@ -69,7 +69,7 @@ func TestAReadKeyIsKept(t *testing.T) {
 	m := must(build(vfs.NewMem(), Options{Engine: "memory"}))
 	defer m.Close()
 	c := &counted{Engine: m.store.Load().Engine()}
-	m.store.Store(must(mvcc.Open(c, mvcc.Empty, 1<<20, 1<<20)))
+	m.store.Store(must(mvcc.Open(c, mvcc.Empty, 1<<20, 1<<20, nil)))
 	read := func(want int, what string) {
 		t.Helper()
 		*c = counted{Engine: c.Engine}

@@ -3,7 +3,6 @@ package mvcc
 import (
 	"bytes"
 	"context"
-	"math"
 
 	"github.com/cespare/xxhash/v2"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -101,19 +100,11 @@ func (t tx) head(key []byte) (Head, error) {
 	if h, ok := t.p.s.heads.get(key); ok {
 		return h, nil
 	}
-	t.p.prefix = keyPrefix(t.p.prefix[:0], key)
-	k, b, ok, err := t.p.reader.Newest(engine.Key{Prefix: t.p.prefix, Main: math.MaxInt64, Sub: math.MaxUint32})
-	if err != nil {
-		return Head{}, err
+	h, err := newest(t.p.reader, &t.p.prefix, key)
+	if err == nil {
+		t.p.s.heads.set(string(key), h)
 	}
-	var h Head
-	if ok {
-		if h, _, err = parseVersion(k, b); err != nil {
-			return Head{}, err
-		}
-	}
-	t.p.s.heads.set(string(key), h)
-	return h, nil
+	return h, err
 }
 
 // current returns a key as it is now, with its value.

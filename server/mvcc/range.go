@@ -72,7 +72,7 @@ func (v *view) rangeOf(ctx context.Context, r *pb.RangeRequest) (*pb.RangeRespon
 			i.value, i.Lease = nil, 0
 		}
 		resp.Kvs = append(resp.Kvs, i.keyValue())
-		return true, nil
+		return true, v.answer.Grow(ctx, sizeOf(i.key, i.value))
 	})
 	if err != nil {
 		return nil, err

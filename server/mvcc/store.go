@@ -8,6 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/millrace/millrace/server/answers"
 	"github.com/millrace/millrace/server/engine"
 )
 
@@ -42,6 +43,7 @@ type Store struct {
 	eng     engine.Engine
 	heads   *heads
 	values  *values
+	answers *answers.Budget
 	visible atomic.Pointer[Meta]
 
 	// The sweep.
@@ -52,10 +54,10 @@ type Store struct {
 	sweepWake chan struct{}
 }
 
-// Open returns the store in an engine, whose state is meta.
-func Open(e engine.Engine, meta Meta, headBytes, valueBytes int64) (*Store, error) {
+// Open returns the store in an engine, whose state is meta. budget bounds the answers of its reads.
+func Open(e engine.Engine, meta Meta, headBytes, valueBytes int64, budget *answers.Budget) (*Store, error) {
 	s := &Store{
-		eng: e, heads: newHeads(headBytes, meta == Empty), values: newValues(valueBytes),
+		eng: e, heads: newHeads(headBytes, meta == Empty), values: newValues(valueBytes), answers: budget,
 		sweepDone: make(chan struct{}), sweepWake: make(chan struct{}, 1),
 	}
 	s.visible.Store(&meta)
@@ -79,10 +81,11 @@ var (
 
 // view is what a read or a command sees: an engine, and in front of it what the pass has changed.
 type view struct {
-	r    engine.Reader
-	over *overlay
-	kept *values // nil: of a command, which looks into the engine
-	meta Meta    // Revision: the newest that is seen
+	r      engine.Reader
+	over   *overlay
+	kept   *values        // nil: of a command, which looks into the engine
+	answer answers.Answer // of a read; a command must not wait
+	meta   Meta           // Revision: the newest that is seen
 	// stale reports whether the sweep may have removed what is visible at a revision.
 	stale func(rev int64) bool
 }
@@ -92,13 +95,14 @@ type view struct {
 func (s *Store) read(pin bool, f func(v *view) error) error {
 	for {
 		meta := s.Visible()
-		v := &view{kept: s.values, meta: meta, stale: func(rev int64) bool { return s.Visible().Compacted > rev }}
+		v := &view{kept: s.values, answer: s.answers.Begin(), meta: meta, stale: func(rev int64) bool { return s.Visible().Compacted > rev }}
 		if pin {
 			v.r = s.eng.Pin()
 		} else {
 			v.r = s.eng.Read()
 		}
 		err := f(v)
+		v.answer.End()
 		v.r.Close()
 		if !errors.Is(err, errStale) {
 			return err

@@ -26,6 +26,8 @@ type Sample struct {
 	Watchers, WatchStreams, SlowWatchers int
 	WatchQueuedBytes                     int64
 	FeedBytes                            int64
+	AnswerBytes                          int64
+	RefusedAnswers                       uint64
 	SyncTimes                            []uint64 // syncs that took less than 2^i microseconds, and not less than half of that
 	SyncSeconds                          float64
 	SyncedBytes, Syncs                   uint64
@@ -77,6 +79,8 @@ var gauges = []gauge{
 	{"millrace_service_leases", "Leases.", false, func(s *Sample) float64 { return float64(s.Leases) }},
 	{"millrace_service_watch_queued_bytes", "Bytes of events that wait for clients.", false, func(s *Sample) float64 { return float64(s.WatchQueuedBytes) }},
 	{"millrace_service_feed_bytes", "Bytes of the latest events, kept for watchers.", false, func(s *Sample) float64 { return float64(s.FeedBytes) }},
+	{"millrace_service_answer_bytes", "Bytes of large answers that are made, or wait for their clients.", false, func(s *Sample) float64 { return float64(s.AnswerBytes) }},
+	{"millrace_service_answers_refused_total", "Large answers for which there was no memory.", true, func(s *Sample) float64 { return float64(s.RefusedAnswers) }},
 	{"millrace_service_log_syncs_total", "Times that the log was synced.", true, func(s *Sample) float64 { return float64(s.Syncs) }},
 }
 
