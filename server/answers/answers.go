@@ -19,7 +19,7 @@ import (
 const (
 	freeBytes = 64 << 10  // an answer up to this is not counted
 	stepBytes = 256 << 10 // an answer grows by so much at a time
-	maxWait  = 5 * time.Second
+	maxWait   = 5 * time.Second
 )
 
 // Budget is what all answers of a member share. A nil budget, or one of 0 bytes, bounds nothing.
