@@ -115,7 +115,10 @@ func (k *kit[C, R]) applyAll(m millrace.Machine[C, R], s setup, lo, hi int) (res
 		case drawn:
 			n = min(n, 1+rng.IntN(7))
 		}
-		n = k.course.cut(first, n)
+		n, err := k.changeMembers(m.StateMachine(), first, k.course.cut(first, n))
+		if err != nil {
+			return nil, nil, err
+		}
 		b, err := k.applyBatch(m.StateMachine(), first, n, s)
 		if err != nil {
 			return nil, nil, err
