@@ -21,7 +21,7 @@ var memberships = []millrace.Configuration{
 	{Voters: []uint64{1, 2, 3}, Outgoing: []uint64{1, 4}, Learners: []uint64{5}},
 }
 
-// changeBefore returns the change of the members whose entry is right before that of command i, if there is one.
+// changeBefore returns the change of the members whose entry is right before that of command i, if any.
 func (k *kit[C, R]) changeBefore(i int) (c millrace.Configuration, is bool) {
 	if i%changeEvery != 0 {
 		return c, false

@@ -18,7 +18,7 @@
 // A machine with several versions (Machine.Versions) is tested at each of them, and with a change from each
 // to the next in the middle of the commands.
 //
-// A machine that learns of members (millrace.MembersObserver) is told of changes between the commands, at the
+// A machine that learns of members (millrace.MembersObserver) learns of changes between the commands, at the
 // same places in each run. Who the members are is a part of its state.
 //
 // If the machine has timers (millrace.Machine.Timers), equal states must have an equal first timer, and
