@@ -92,16 +92,17 @@ func (a *Answer) Grow(ctx context.Context, n int64) error {
 	}
 }
 
-// take counts a step, or returns what is closed when there may be more room. The oldest answer also grows
-// without room if only answers that are being made have taken it: they all wait for it. So one list may be
-// larger than the budget, as in etcd, and no two wait for each other.
+// take counts a step, or returns what is closed when there may be more room. The oldest answer need not wait
+// for others that are being made, since they may wait for it: for it counts only what is sent. And if nothing
+// is, it may be larger than the budget, as in etcd.
 func (b *Budget) take(a *Answer, step int64) (changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if a.counted == 0 && !slices.Contains(b.making, a) {
 		b.making = append(b.making, a)
 	}
-	if b.made+b.sent+step <= b.max || b.sent == 0 && b.making[0] == a {
+	oldest := b.making[0] == a && (b.sent == 0 || b.sent+a.counted+step <= b.max)
+	if oldest || b.made+b.sent+step <= b.max {
 		a.counted += step
 		b.made += step
 		return nil

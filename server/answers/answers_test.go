@@ -133,6 +133,34 @@ func TestNoTwoWaitForEachOther(t *testing.T) {
 	}
 }
 
+// Two lists that fill the memory are made one behind the other, also while a client keeps a little of it.
+func TestALittleUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(4 * mib)
+		defer b.hold(1).release()
+		results := make(chan error)
+		for range 2 {
+			go func() {
+				a := b.Begin()
+				defer a.End()
+				var err error
+				for range 3 {
+					if err == nil {
+						err = a.Grow(t.Context(), mib)
+						<-time.After(time.Millisecond)
+					}
+				}
+				results <- err
+			}()
+		}
+		for range 2 {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // A list does not outgrow the budget while clients have not read what is sent: that would have no end.
 func TestWhatIsSentIsNeverOutgrown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
