@@ -21,7 +21,6 @@ type Ring[W comparable] struct {
 
 	runs    []run[W] // by term; only the last may be empty, which then keeps its memory
 	applied uint64   // entries through this one are applied
-	sent    uint64   // entries through this one have left for another member
 
 	unanswered, unapplied int          // clients that wait for either half
 	waiting, applying     atomic.Int64 // the same, for those who do not have the lock
@@ -32,6 +31,7 @@ type Ring[W comparable] struct {
 type run[W comparable] struct {
 	term   uint64
 	next   uint64 // the first index that is not answered
+	sent   uint64 // entries through this one have left for another member
 	first  uint64 // the index of places[head]
 	head   int
 	places []W
@@ -73,7 +73,6 @@ func (r *Ring[W]) Reserve(term, index uint64, n int) (places []W) {
 	}
 	begin := len(run.places) + gap
 	run.places = slices.Grow(run.places, gap+n)[:begin+n] // what is behind the places is always none
-	r.sent = min(r.sent, index-1)
 	r.unanswered += n
 	if r.Results {
 		r.unapplied += n
@@ -97,7 +96,7 @@ func (r *Ring[W]) runOf(term, index uint64) *run[W] {
 	}
 	last := &r.runs[n-1]
 	if last.isEmpty() {
-		*last = run[W]{term: term, next: index, first: index, places: last.places[:0]}
+		*last = run[W]{term: term, next: index, sent: index - 1, first: index, places: last.places[:0]}
 	}
 	if n > 1 && r.runs[n-2].term >= term || last.end() > index {
 		panic(fmt.Sprintf("millrace: entry %d of term %d is proposed after entry %d of term %d; this is a bug", index, term, last.end()-1, last.term))

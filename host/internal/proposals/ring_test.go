@@ -104,6 +104,25 @@ func TestAClientMayPanic(t *testing.T) {
 	}
 }
 
+// An entry that has left is not counted again when its client still waits, another leader has written over
+// it, and this host sends that entry.
+func TestAnEntryLeavesOnce(t *testing.T) {
+	r := Ring[*client]{Results: true}
+	put(&r, 1, 1, 3)
+	var left []string
+	leave := func(c *client) { left = append(left, fmt.Sprintf("%d@%d", c.index, c.term)) }
+	r.Sent(3, leave)
+	put(&r, 3, 1, 2)
+	r.Sent(2, leave)
+	r.Answer(2, func(uint64) (uint64, bool) { return 3, false }, tell) // they are in a snapshot
+	put(&r, 5, 4, 1)
+	r.Sent(3, leave)
+	r.Sent(4, leave)
+	if want := []string{"1@1", "2@1", "3@1", "1@3", "2@3", "4@5"}; !slices.Equal(slices.Sorted(slices.Values(left)), slices.Sorted(slices.Values(want))) {
+		t.Errorf("%v have left, want %v", left, want)
+	}
+}
+
 // twin is what Ring does, without thought: a map of clients by place, in which everything is looked for.
 type twin struct {
 	*rapid.T

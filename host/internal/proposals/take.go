@@ -4,11 +4,13 @@ package proposals
 // through an index. It is for a Ring with Results.
 func (r *Ring[W]) Sent(through uint64, first func(w W)) {
 	var none W
-	begin, end := max(r.sent, r.applied)+1, through+1
-	r.sent = max(r.sent, through)
+	end := through + 1
 	for i := len(r.runs) - 1; i >= 0; i-- { // what a later run covers is not in the log any more
 		run := &r.runs[i]
-		for index := max(begin, run.first); index < min(end, run.end()); index++ {
+		begin := max(run.sent+1, r.applied+1, run.first)
+		end = min(end, run.end())
+		run.sent = max(run.sent, end-1)
+		for index := begin; index < end; index++ {
 			if w := *run.at(index); w != none {
 				first(w)
 			}
