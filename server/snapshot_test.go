@@ -9,8 +9,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/millrace/millrace"
 )
 
 // TestASnapshotIsReceived stops a member until it needs a snapshot, with a watch that was on it, leases that
@@ -22,14 +20,7 @@ func TestASnapshotIsReceived(t *testing.T) {
 }
 
 func receiveSnapshot(t *testing.T, engine string) {
-	c := newCluster(t, 3, "--storage-engine="+engine)
-	for k := range c.members {
-		c.stop(k)
-		c.configs[k].snapshots = millrace.SnapshotPolicy{LogBytes: 128 << 10, KeepBytes: 1}
-	}
-	for k := range c.members {
-		c.start(k)
-	}
+	c := newCluster(t, 3, "--storage-engine="+engine, "--snapshot-log-bytes=65536")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cl := c.client(0, 1)

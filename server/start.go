@@ -38,8 +38,6 @@ type Config struct {
 	// Fatal is called with an error of the disk after which the process must end at once, by any goroutine. It
 	// does not return. Default: a panic with the error.
 	Fatal func(error)
-
-	snapshots millrace.SnapshotPolicy // of tests
 }
 
 // Server is a running member of the service.
@@ -124,14 +122,21 @@ const maxSocketPath = 103
 // and a store of 20 GiB must not have as much of it.
 const maxLogBytes = 128 << 20
 
+// keptIntervals is how much of the log stays behind a snapshot, in intervals between two of them, if
+// Config.SnapshotLogBytes sets these.
+const keptIntervals = 2
+
 // nodeConfig is the configuration of the node.
 func nodeConfig(c Config, logger *slog.Logger) (n millrace.Config, err error) {
 	n = millrace.Config{
 		Dir: filepath.Join(c.Dir, "raft"), Members: map[uint64]string{}, Listen: c.ListenPeer.Host,
 		HeartbeatInterval: c.HeartbeatInterval, ElectionTimeout: c.ElectionTimeout,
-		MaxCommandBytes: 8 << 20, AdminSocket: true, Logger: logger, Snapshots: c.snapshots,
+		MaxCommandBytes: 8 << 20, AdminSocket: true, Logger: logger,
 	}
 	n.Snapshots.MaxLogBytes = maxLogBytes
+	if c.SnapshotLogBytes > 0 {
+		n.Snapshots.LogBytes, n.Snapshots.KeepBytes = c.SnapshotLogBytes, keptIntervals*c.SnapshotLogBytes
+	}
 	if socket := filepath.Join(n.Dir, "admin.sock"); len(socket) > maxSocketPath {
 		n.AdminSocket = false
 		logger.Warn("there is no admin socket, because its path would be too long: millrace members and snapshot save need a shorter --data-dir", "path", socket)

@@ -15,10 +15,11 @@ It only reads, so it works for another user and on a volume that cannot be writt
 log changes meanwhile. Notes go to standard error.
 
 Each line is JSON: index (of the entry), pos (among the requests of an entry, if it is not the first), term, revision (of the
-store behind the request), error (why it was refused, if it was), request (an etcdserverpb.InternalRaftRequest in
-protobuf's JSON) or millrace {renewals, expiries, quotaBytes}, which etcd has no message for.
+store behind the request), error (why it was refused, if it was), mark (of a command that its member may send again), request
+(an etcdserverpb.InternalRaftRequest in protobuf's JSON) or millrace {renewals, expiries, quotaBytes}, which etcd has no message for.
 
-Revisions come from applying the log once more in memory. A log that begins behind a snapshot has none.
+Revisions come from applying the log once more in memory. A log that begins behind a snapshot has none. A command that came again
+has the mark of the first one. It is applied once, and is left out if the log has the first one.
 
 ` + printExitHelp(exitOK, exitCannot, exitUsage, exitInterrupted)
 

@@ -12,7 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +28,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/server/command"
 	"github.com/millrace/millrace/server/kv"
+	"github.com/millrace/millrace/snapshot"
 	"github.com/millrace/millrace/wal"
 	"github.com/millrace/millrace/wal/inspect"
 )
@@ -39,6 +42,9 @@ type Line struct {
 	Revision int64 `json:"revision,string,omitempty"`
 	// Error is why the request was refused: it changed nothing.
 	Error string `json:"error,omitempty"`
+	// Mark names the command of a session. A command that its host has sent again has the same mark, and is
+	// applied once. A log that begins behind a snapshot cannot tell what was applied before.
+	Mark string `json:"mark,omitempty"`
 	// Request is an etcdserverpb.InternalRaftRequest. It is empty for what etcd has no message for.
 	Request json.RawMessage `json:"request,omitempty"`
 	// Own is such a request: renewals and expiries of leases, and settings.
@@ -90,16 +96,37 @@ func Open(ctx context.Context, dir string, progress func(done, total int64)) (*L
 	if l.group.First > 1 {
 		l.note("the log begins at entry %d: what came before is in a snapshot, so lines have no revision", l.group.First)
 	}
-	// The log learns late what is committed. What the state has is committed, too.
+	// The log learns late what is committed. What the state or a snapshot has is committed, too.
 	if applied, err := kv.AppliedIn(filepath.Join(dir, "state")); err != nil {
 		l.note("the state cannot be read, so less is known to be committed: %v", err)
 	} else {
 		l.group.Commit = max(l.group.Commit, min(applied, l.group.Last))
 	}
+	l.group.Commit = max(l.group.Commit, throughSnapshots(filepath.Join(dir, "raft"), l.group))
 	if l.group.Commit < l.group.Last {
 		l.note("%d entries behind %d are left out: nothing in the directory says that they are committed", l.group.Last-l.group.Commit, l.group.Commit)
 	}
 	return l, nil
+}
+
+// throughSnapshots returns the last entry of a log that a snapshot beside it has, 0 if there is none. Entries
+// of the same index and term are the same, and so is all before them. A snapshot of another term was
+// received, and says nothing about this log.
+func throughSnapshots(dir string, log wal.GroupInfo) (through uint64) {
+	names, err := os.ReadDir(filepath.Join(dir, "groups", strconv.FormatUint(log.ID, 10), "snapshots"))
+	if err != nil {
+		return 0 // less is known to be committed, and Open says how much
+	}
+	for _, name := range names {
+		id, err := snapshot.ParseID(name.Name())
+		if err != nil {
+			continue
+		}
+		if slices.ContainsFunc(log.Terms, func(r wal.TermRun) bool { return r.Term == id.Term && r.First <= id.Index && id.Index <= r.Last }) {
+			through = max(through, id.Index)
+		}
+	}
+	return through
 }
 
 func (l *Log) note(format string, args ...any) {
@@ -163,7 +190,7 @@ func (r *reader) entry(e *raftpb.Entry) error {
 		if h.HasMark && r.repeated(h.Mark) {
 			continue // it was sent again, and is applied once
 		}
-		if err := r.command(e, at, cmd); err != nil {
+		if err := r.command(e, at, h, cmd); err != nil {
 			return fmt.Errorf("the command at %v: %w", at, err)
 		}
 	}
@@ -189,8 +216,11 @@ func (r *reader) repeated(m session.Mark) bool {
 	return false
 }
 
-func (r *reader) command(e *raftpb.Entry, at raftpb.Position, cmd []byte) error {
+func (r *reader) command(e *raftpb.Entry, at raftpb.Position, h session.Header, cmd []byte) error {
 	line := Line{Index: e.Index, Pos: at.Pos, Term: e.Term}
+	if h.HasMark {
+		line.Mark = fmt.Sprintf("%v.%d", h.Mark.ID, h.Mark.Number)
+	}
 	request, own, err := decode(cmd)
 	if err != nil {
 		return err

@@ -59,6 +59,9 @@ type Config struct {
 	LogFormat  string
 
 	Engine string // pebble or memory
+	// SnapshotLogBytes is by how much the log grows between two snapshots. Twice as much stays behind a
+	// snapshot, for members that are behind. 0: 64 to 128 MiB, by the size of the state.
+	SnapshotLogBytes int64
 	// Bytes of memory.
 	HeadCacheBytes, ValueCacheBytes, BlockCacheBytes, FeedBytes, WatchBytes, RangeBytes int64
 }
@@ -121,6 +124,9 @@ func New() *Config {
 // maxRequestBytes is the largest --max-request-bytes: a command of the log is at most 8 MiB.
 const maxRequestBytes = 8<<20 - 64<<10
 
+// minSnapshotLogBytes is the smallest --snapshot-log-bytes.
+const minSnapshotLogBytes = 16 << 10
+
 // build makes the configuration of checked values.
 func (l *Loaded) build() (*Config, error) {
 	if err := l.check(); err != nil {
@@ -141,7 +147,8 @@ func (l *Loaded) build() (*Config, error) {
 		LogOutputs: l.list("log-outputs"), LogLevel: l.text("log-level"), LogFormat: l.text("log-format"),
 		Engine: l.text("storage-engine"), HeadCacheBytes: l.int("head-cache-bytes"), ValueCacheBytes: l.int("value-cache-bytes"), BlockCacheBytes: l.int("block-cache-bytes"),
 		FeedBytes: l.int("watch-feed-bytes"), WatchBytes: l.int("watch-memory-bytes"), RangeBytes: l.int("range-memory-bytes"),
-		PeerTLS: PeerTLS{CertFile: l.text("peer-cert-file"), KeyFile: l.text("peer-key-file"), CAFile: l.text("peer-trusted-ca-file")},
+		SnapshotLogBytes: l.int("snapshot-log-bytes"),
+		PeerTLS:          PeerTLS{CertFile: l.text("peer-cert-file"), KeyFile: l.text("peer-key-file"), CAFile: l.text("peer-trusted-ca-file")},
 	}
 	if c.Dir == "" {
 		c.Dir = c.Name + ".etcd"
@@ -183,6 +190,8 @@ func (l *Loaded) choices(c *Config) error {
 		return fmt.Errorf("--election-timeout[%v] is too long, and should be at most 50s", c.ElectionTimeout)
 	case c.MaxRequestBytes > maxRequestBytes || c.MaxRequestBytes == 0:
 		return fmt.Errorf("--max-request-bytes is %d, and may be from 1 to %d: a command of the log holds 8 MiB", c.MaxRequestBytes, maxRequestBytes)
+	case c.SnapshotLogBytes != 0 && c.SnapshotLogBytes < minSnapshotLogBytes:
+		return fmt.Errorf("--snapshot-log-bytes is %d, and must be 0 or at least %d: each snapshot flushes the state", c.SnapshotLogBytes, minSnapshotLogBytes)
 	case c.MaxTxnOps == 0:
 		return fmt.Errorf("--max-txn-ops is 0, and must be at least 1")
 	}

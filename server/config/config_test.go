@@ -150,6 +150,7 @@ func TestSentences(t *testing.T) {
 		{args: "--auto-compaction-mode=revision --auto-compaction-retention=1h", want: "not a number of revisions"},
 		{args: "--max-request-bytes=99999999", want: "a command of the log holds 8 MiB"},
 		{args: "--max-txn-ops=0", want: "must be at least 1"},
+		{args: "--snapshot-log-bytes=16383", want: "must be 0 or at least 16384"},
 		{args: "--no-such", want: "see millrace serve --help"},
 		{args: "gateway", want: `"gateway" is not a valid flag`},
 		{args: "--auth-token=jwt", want: "no users and roles yet"},

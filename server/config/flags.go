@@ -54,7 +54,7 @@ var Flags = []Flag{
 	{Name: "name", Default: "default", Usage: "human-readable name of this member"},
 	{Name: "data-dir", Usage: "directory of this member; the default is NAME.etcd"},
 	{Name: "wal-dir", Usage: "directory of the log", Effect: Refused, Why: "Log and state are in one directory, because snapshots are linked between them. Mount the fast disk at --data-dir."},
-	{Name: "snapshot-count", Default: "10000", kind: number, Effect: Ignored, Why: "Snapshots follow the bytes of the log (64 to 128 MiB), not a number of commands."},
+	{Name: "snapshot-count", Default: "10000", kind: number, Effect: Ignored, Why: "Snapshots follow the bytes of the log (--snapshot-log-bytes), not a number of commands."},
 	{Name: "heartbeat-interval", Default: "100", kind: number, Usage: "milliseconds between heartbeats"},
 	{Name: "election-timeout", Default: "1000", kind: number, Usage: "milliseconds without a leader until an election"},
 	{Name: "initial-election-tick-advance", Default: "true", kind: boolean, Effect: Ignored, Why: "A member that has just started waits one election timeout."},
@@ -180,6 +180,7 @@ var Flags = []Flag{
 	{Name: "watch-feed-bytes", Default: "33554432", kind: number, Usage: "memory for the latest events", Own: true},
 	{Name: "watch-memory-bytes", Default: "134217728", kind: number, Usage: "memory for events that wait for watchers", Own: true},
 	{Name: "range-memory-bytes", Default: "268435456", kind: number, Usage: "memory for large answers that are made, or wait for their clients; 0: no bound", Own: true},
+	{Name: "snapshot-log-bytes", Default: "0", kind: number, Usage: "bytes of the log between two snapshots, and twice as many behind one; 0: 64 to 128 MiB, by the size of the state", Own: true},
 	{Name: "stop-timeout", Default: "5s", kind: duration, Usage: "how long requests under way are waited for at the end", Own: true},
 }
 
