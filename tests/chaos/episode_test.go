@@ -157,6 +157,9 @@ func (e *episode) newMember() (*host, error) {
 
 // found starts the cluster and waits until it has a leader.
 func (e *episode) found() error {
+	if err := e.program.prepare(); err != nil {
+		return err
+	}
 	for _, h := range e.members() {
 		h.args = e.program.founding(h)
 		if err := h.start(); err != nil {

@@ -18,14 +18,15 @@ import (
 )
 
 var (
-	firstSeed = flag.Uint64("seed", 1, "the `seed` of the first episode; each later one adds one")
-	episodes  = flag.Int("episodes", 2, "how many `episodes` TestChaos and TestService run")
-	netWanted = flag.String("net", "auto", "`where` the hosts are: namespaces, loopback, or auto: namespaces if this user may make them")
-	only      = flag.String("faults", "", "draw only these `kinds` of faults, with commas between them; default all")
-	size      = flag.Int("hosts", 0, "how many `hosts` found a cluster: 3 or 5; 0: the seed draws it")
-	rate      = flag.Int("rate", 1500, "how many `operations` a second the clients begin, if none waits")
-	root      = flag.String("dir", "", "`directory` in which each episode makes its own; default a new one under the system's")
-	keep      = flag.Bool("keep", false, "keep the directories of episodes that pass")
+	firstSeed  = flag.Uint64("seed", 1, "the `seed` of the first episode; each later one adds one")
+	episodes   = flag.Int("episodes", 2, "how many `episodes` TestChaos and TestService run")
+	netWanted  = flag.String("net", "auto", "`where` the hosts are: namespaces, loopback, or auto: namespaces if this user may make them")
+	only       = flag.String("faults", "", "draw only these `kinds` of faults, with commas between them; default all")
+	size       = flag.Int("hosts", 0, "how many `hosts` found a cluster: 3 or 5; 0: the seed draws it")
+	withWanted = flag.String("with", "", "the `setting` of TestService: compactions, snapshots, tls, with commas between them, or nothing; default what the seed draws")
+	rate       = flag.Int("rate", 1500, "how many `operations` a second the clients begin, if none waits")
+	root       = flag.String("dir", "", "`directory` in which each episode makes its own; default a new one under the system's")
+	keep       = flag.Bool("keep", false, "keep the directories of episodes that pass")
 )
 
 // envInside names what the process that runs the tests is in: the namespaces that its parent made for it.
@@ -48,11 +49,14 @@ func TestMain(m *testing.M) {
 
 // rejectFlags says which flag cannot be what it is, or returns nil.
 func rejectFlags() error {
+	_, withWrong := parseSetting(*withWanted)
 	switch {
 	case *netWanted != "auto" && *netWanted != "namespaces" && *netWanted != "loopback":
 		return fmt.Errorf("-net is %q, want auto, namespaces or loopback", *netWanted)
 	case *size != 0 && *size != 3 && *size != 5:
 		return fmt.Errorf("-hosts is %d, want 3 or 5, or 0 for what the seed draws", *size)
+	case *withWanted != "" && withWrong != nil:
+		return withWrong
 	case *episodes < 1:
 		return fmt.Errorf("-episodes is %d, want at least 1", *episodes)
 	case *rate < 1 || *rate > maxRate:
@@ -167,7 +171,7 @@ func command(test string, seed uint64) string {
 	args := []string{"cd tests/chaos && go test -count=1 -v -run '^" + test + "$' -timeout 0 -args", fmt.Sprintf("-seed %d -episodes 1", seed)}
 	flag.Visit(func(f *flag.Flag) {
 		switch f.Name {
-		case "net", "faults", "hosts", "rate":
+		case "net", "faults", "hosts", "rate", "with":
 			args = append(args, fmt.Sprintf("-%s %s", f.Name, f.Value))
 		}
 	})

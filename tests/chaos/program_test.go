@@ -9,6 +9,7 @@ import (
 // program is what the hosts of an episode run: how it is started and asked, what its clients do, and what
 // must hold in the end. Hosts, links, disks and faults are the same for all programs.
 type program interface {
+	prepare() error            // before the first host starts
 	founding(h *host) []string // arguments of a founder
 	status(h *host) (status, error)
 	diskBytes() int64           // of space on the small disk before it is filled
@@ -28,6 +29,7 @@ type kv struct{ *episode }
 
 func newKV(e *episode) program { return kv{e} }
 
+func (p kv) prepare() error                       { return nil }
 func (p kv) founding(h *host) []string            { return p.flags(h, p.founders, p.net.raft) }
 func (p kv) status(h *host) (s status, err error) { return s, h.ask("/status", &s) }
 func (p kv) command(seed uint64) string           { return command("TestChaos", seed) }

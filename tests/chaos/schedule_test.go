@@ -18,6 +18,7 @@ type schedule struct {
 	seed   uint64
 	hosts  int
 	disk   int // id of the host on a small disk; 0: none
+	with   setting
 	faults []fault
 }
 
@@ -46,6 +47,9 @@ func (s schedule) String() string {
 	lines := []string{fmt.Sprintf("seed %d: %d hosts, %d faults", s.seed, s.hosts, len(s.faults))}
 	if s.disk > 0 {
 		lines[0] += fmt.Sprintf(", host %d on a small disk", s.disk)
+	}
+	if s.with != (setting{}) {
+		lines[0] += ", with " + s.with.String()
 	}
 	for i, f := range s.faults {
 		lines = append(lines, fmt.Sprintf("  fault %d: %v", i, f))

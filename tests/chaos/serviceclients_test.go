@@ -41,7 +41,11 @@ type clients3 struct {
 	used   int     // operations on keys
 	writes []write // that were acknowledged
 	views  []view
-	open   int // changes of unknown outcome
+	open   int   // changes of unknown outcome
+	head   int64 // the highest revision of an answer
+
+	compactions []compaction
+	refusals    []refusal
 }
 
 // write is an acknowledged change of some keys. A value "" is a deletion.
@@ -56,6 +60,9 @@ type view struct {
 	revision int64
 	values   map[string]string // by key; "" if the key is not there
 	prefix   string            // or all keys with this prefix
+
+	call     time.Duration // of a read at an old revision
+	byQuorum bool          // such a read, and not of one member alone
 }
 
 func (s *service) startClients(rng *rand.Rand) (*clients3, error) {
@@ -72,6 +79,18 @@ func (s *service) startClients(rng *rand.Rand) (*clients3, error) {
 		k := &client3{clients3: c, id: id, cl: cl, rng: rand.New(rand.NewPCG(rng.Uint64(), 5)), seen: map[string]string{}}
 		c.running.Go(func() {
 			k.run(ctx)
+			_ = cl.Close()
+		})
+	}
+	if s.plan.with.compactions {
+		cl, err := s.connect(s.memberIDs()...)
+		if err != nil {
+			c.stop()
+			return nil, err
+		}
+		drawn := rand.New(rand.NewPCG(rng.Uint64(), 8))
+		c.running.Go(func() {
+			c.compact(ctx, cl, drawn)
 			_ = cl.Close()
 		})
 	}
@@ -123,9 +142,12 @@ func (k *client3) run(ctx context.Context) {
 			return
 		}
 		bounded, cancel := context.WithTimeout(ctx, serviceTimeout)
-		if k.rng.IntN(5) == 0 {
+		switch n := k.rng.IntN(20); {
+		case n == 0 && k.s.plan.with.compactions:
+			k.past(bounded)
+		case n < 4:
 			k.set(bounded)
-		} else {
+		default:
 			k.one(bounded)
 		}
 		cancel()
@@ -143,6 +165,7 @@ func (k *client3) acknowledge(call time.Duration, revision int64, values map[str
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.writes = append(k.writes, write{call, k.now(), revision, values})
+	k.head = max(k.head, revision)
 }
 
 func (k *client3) unknown() {

@@ -97,7 +97,8 @@ func makeServiceFullDisk(e *episode, f fault) error {
 	return h.start()
 }
 
-// hog overwrites one key with large values through other hosts until done, or until it has taken too long.
+// hog writes large values through other hosts until done, or until it has taken too long. Each has a key of
+// its own, so that no compaction makes space.
 func (s *service) hog(h *host, done func() bool) error {
 	cl, err := s.connect(slices.DeleteFunc(s.memberIDs(), func(id int) bool { return id == h.id })...)
 	if err != nil {
@@ -110,7 +111,7 @@ func (s *service) hog(h *host, done func() bool) error {
 	for n := 0; n < maxHogValues && ctx.Err() == nil && !done(); {
 		_, _ = rand.Read(value)
 		bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
-		if _, err := cl.Put(bounded, "hog", string(value)); err == nil {
+		if _, err := cl.Put(bounded, fmt.Sprint("hog/", n), string(value)); err == nil {
 			n++
 		}
 		cancel()

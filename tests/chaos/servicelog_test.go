@@ -27,35 +27,55 @@ import (
 type logLine struct {
 	Index    uint64          `json:"index,string"`
 	Pos      uint32          `json:"pos"`
-	Revision int64           `json:"revision,string"`
-	Error    string          `json:"error"`
+	Term     uint64          `json:"term,string"`
+	Revision int64           `json:"revision,string"` // 0: the log begins behind a snapshot, and does not tell it
+	Error    string          `json:"error"`           // nor this
+	Mark     string          `json:"mark"`
 	Request  json.RawMessage `json:"request"`
+	Own      json.RawMessage `json:"millrace"`
 
-	hash uint64
+	hash uint64 // of all that each log tells
 }
 
-func (l logLine) compare(o logLine) int {
-	return cmp.Or(cmp.Compare(l.Index, o.Index), cmp.Compare(l.Pos, o.Pos))
+func (l logLine) compare(o logLine) int { return l.where().compare(o.where()) }
+
+// maxRequestBytes bounds the requests that a log keeps in full. The value of a longer put is kept in brief.
+const maxRequestBytes = 4 << 10
+
+// finish hashes a line that was decoded, and makes it short.
+func (l *logLine) finish() error {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %s %s %s", l.Term, l.Mark, l.Request, l.Own)
+	if l.hash, l.Own = h.Sum64(), nil; len(l.Request) <= maxRequestBytes {
+		return nil
+	}
+	var r pb.InternalRaftRequest
+	if err := protojson.Unmarshal(l.Request, &r); err != nil || r.Put == nil {
+		return err
+	}
+	r.Put.Value = []byte(brief(r.Put.Value))
+	short, err := protojson.Marshal(&r)
+	l.Request = short
+	return err
 }
 
 // serviceLog is the log of a member.
 type serviceLog struct {
 	dir, binary string
-	lines       []logLine // without their requests
+	lines       []logLine
 	notes       string
 }
 
 func readServiceLog(ctx context.Context, binary, dir string) (*serviceLog, error) {
 	l := &serviceLog{dir: dir, binary: binary}
 	err := l.each(ctx, func(line logLine) error {
-		line.Request = nil
 		l.lines = append(l.lines, line)
 		return nil
 	})
 	return l, err
 }
 
-// each calls f with each line, which it may not keep.
+// each calls f with each line.
 func (l *serviceLog) each(ctx context.Context, f func(logLine) error) error {
 	cmd := exec.CommandContext(ctx, l.binary, "serve", "log", l.dir)
 	var notes bytes.Buffer
@@ -77,9 +97,9 @@ func (l *serviceLog) each(ctx context.Context, f func(logLine) error) error {
 		if err = json.Unmarshal(text, &line); err != nil {
 			break
 		}
-		h := fnv.New64a()
-		_, _ = h.Write(text)
-		line.hash = h.Sum64()
+		if err = line.finish(); err != nil {
+			break
+		}
 		if err = f(line); err != nil {
 			break
 		}
@@ -89,8 +109,8 @@ func (l *serviceLog) each(ctx context.Context, f func(logLine) error) error {
 	} else {
 		_ = cmd.Process.Kill()
 	}
-	l.notes = notes.String()
-	if ended := cmd.Wait(); err == nil && ended != nil {
+	ended := cmd.Wait()
+	if l.notes = notes.String(); err == nil && ended != nil {
 		err = fmt.Errorf("millrace serve log %s: %w\n%s", l.dir, ended, notes.String())
 	}
 	return err
@@ -100,7 +120,7 @@ func (l *serviceLog) each(ctx context.Context, f func(logLine) error) error {
 func sameLines(a, b []logLine) (shared int, err error) {
 	for len(a) > 0 && len(b) > 0 {
 		switch order := a[0].compare(b[0]); {
-		case order == 0 && a[0].hash != b[0].hash:
+		case order == 0 && (a[0].hash != b[0].hash || a[0].Revision*b[0].Revision > 0 && (a[0].Revision != b[0].Revision || a[0].Error != b[0].Error)):
 			return shared, fmt.Errorf("line %d/%d differs: revisions %d and %d", a[0].Index, a[0].Pos, a[0].Revision, b[0].Revision)
 		case order == 0:
 			a, b, shared = a[1:], b[1:], shared+1
@@ -122,35 +142,63 @@ type model struct {
 	events   []event
 	of       map[string][]event // by key
 	pending  []event            // of the request
+
+	compacted   int64   // -1: never
+	compactions []int64 // that were not refused
 }
 
 func newModel() *model {
-	return &model{revision: 1, now: map[string]string{}, of: map[string][]event{}}
+	return &model{revision: 1, compacted: -1, now: map[string]string{}, of: map[string][]event{}}
 }
 
-// apply applies a line and compares the revision.
+// apply applies a line and compares the revision, if the line has it. Clients send nothing that is refused,
+// except compactions.
 func (m *model) apply(l logLine) error {
-	if l.Request != nil && l.Error == "" {
+	if l.Request != nil {
 		var r pb.InternalRaftRequest
 		if err := protojson.Unmarshal(l.Request, &r); err != nil {
 			return err
 		}
-		switch {
-		case r.Put != nil:
-			m.put(r.Put)
-		case r.DeleteRange != nil:
-			m.delete(r.DeleteRange)
-		case r.Txn != nil:
-			if err := m.txn(r.Txn); err != nil {
-				return err
-			}
+		if err := m.request(l, &r); err != nil {
+			return fmt.Errorf("line %d/%d: %w", l.Index, l.Pos, err)
 		}
 		m.commit()
 	}
-	if l.Revision != m.revision {
+	if l.Revision > 0 && l.Revision != m.revision {
 		return fmt.Errorf("line %d/%d has revision %d, and the requests before it make %d", l.Index, l.Pos, l.Revision, m.revision)
 	}
 	return nil
+}
+
+func (m *model) request(l logLine, r *pb.InternalRaftRequest) error {
+	if r.Compaction != nil {
+		before := m.compacted
+		if took := m.compact(r.Compaction.Revision); l.Revision > 0 && took != (l.Error == "") {
+			return fmt.Errorf("a compaction at revision %d, of %d, behind one at %d, was answered %q", r.Compaction.Revision, m.revision, before, l.Error)
+		}
+		return nil
+	}
+	if l.Error != "" {
+		return nil
+	}
+	switch {
+	case r.Put != nil:
+		m.put(r.Put)
+	case r.DeleteRange != nil:
+		m.delete(r.DeleteRange)
+	case r.Txn != nil:
+		return m.txn(r.Txn)
+	}
+	return nil
+}
+
+// compact reports whether a compaction is in order.
+func (m *model) compact(revision int64) bool {
+	if revision <= m.compacted || revision > m.revision {
+		return false
+	}
+	m.compacted, m.compactions = revision, append(m.compactions, revision)
+	return true
 }
 
 func (m *model) commit() {

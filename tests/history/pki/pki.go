@@ -14,18 +14,28 @@ import (
 // Files are a key, a certificate and the trusted CAs for each of some hosts, in one directory. They are not
 // safe for concurrent use.
 type Files struct {
-	dir string
-	ca  *cert.Issuer // which signs the certificates
-	cas int          // how many CAs there were
+	dir     string
+	members map[int]uint64 // what the certificates call the hosts
+	ca      *cert.Issuer   // which signs the certificates
+	cas     int            // how many CAs there were
 }
 
 // New makes a CA and the files of the hosts with these ids.
 func New(dir string, ids ...int) (*Files, error) {
-	f := &Files{dir: dir}
+	members := map[int]uint64{}
+	for _, id := range ids {
+		members[id] = uint64(id)
+	}
+	return NewMembers(dir, members)
+}
+
+// NewMembers makes a CA and the files of hosts whose member ids differ from the ids in file names.
+func NewMembers(dir string, members map[int]uint64) (*Files, error) {
+	f := &Files{dir: dir, members: members}
 	if err := f.newCA(); err != nil {
 		return nil, err
 	}
-	for _, id := range ids {
+	for id := range members {
 		if err := f.certify(id); err != nil {
 			return nil, err
 		}
@@ -59,10 +69,11 @@ func (f *Files) Rotation() ([]Step, error) {
 
 // Flags are the flags of a program of examples that name the files of a host.
 func (f *Files) Flags(id int) []string {
-	return []string{"-cert", f.file(id, "cert"), "-key", f.file(id, "key"), "-ca", f.file(id, "ca")}
+	return []string{"-cert", f.File(id, "cert"), "-key", f.File(id, "key"), "-ca", f.File(id, "ca")}
 }
 
-func (f *Files) file(id int, name string) string {
+// File returns the path of a file of a host: cert, key or ca.
+func (f *Files) File(id int, name string) string {
 	return filepath.Join(f.dir, fmt.Sprintf("%d-%s.pem", id, name))
 }
 
@@ -81,7 +92,7 @@ func (f *Files) trust(id int, cas ...*cert.Issuer) error {
 	for _, ca := range cas {
 		text = append(text, cert.Encode(ca.Certificate)...)
 	}
-	return replace(f.file(id, "ca"), text)
+	return Replace(f.File(id, "ca"), text)
 }
 
 // certify gives a host a new key and a certificate.
@@ -90,7 +101,7 @@ func (f *Files) certify(id int) error {
 	if err != nil {
 		return err
 	}
-	c, err := f.ca.Member(uint64(id), key.Public(), valid(500))
+	c, err := f.ca.Member(f.members[id], key.Public(), valid(500))
 	if err != nil {
 		return err
 	}
@@ -98,14 +109,27 @@ func (f *Files) certify(id int) error {
 	if err != nil {
 		return err
 	}
-	if err := replace(f.file(id, "key"), text); err != nil {
+	if err := Replace(f.File(id, "key"), text); err != nil {
 		return err
 	}
-	return replace(f.file(id, "cert"), cert.Encode(c))
+	return Replace(f.File(id, "cert"), cert.Encode(c))
 }
 
-// replace writes a file as an operator should: beside, and then moved.
-func replace(path string, text []byte) error {
+// Renew gives a host a new certificate for the key that it has. Hosts may be renewed at the same time.
+func (f *Files) Renew(id int) error {
+	key, err := cert.ReadKey(f.File(id, "key"))
+	if err != nil {
+		return err
+	}
+	c, err := f.ca.Member(f.members[id], key.Public(), valid(500))
+	if err != nil {
+		return err
+	}
+	return Replace(f.File(id, "cert"), cert.Encode(c))
+}
+
+// Replace writes a file as an operator should: beside, and then moved.
+func Replace(path string, text []byte) error {
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
 		return err
 	}
