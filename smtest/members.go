@@ -36,8 +36,8 @@ func (k *kit[C, R]) changeBefore(i int) (c millrace.Configuration, is bool) {
 	return c, true
 }
 
-// changeMembers tells a machine that learns of members of the change before command i, if there is one, and
-// returns how many of the n commands behind that are in one batch.
+// changeMembers tells a machine that learns of members of the change before command i, if any. It returns how
+// many of the n commands behind that are in one batch.
 func (k *kit[C, R]) changeMembers(sm millrace.StateMachine[C, R], i, n int) (_ int, err error) {
 	observer, is := sm.(millrace.MembersObserver)
 	if !is {

@@ -321,9 +321,6 @@ func frames(c net.Conn) string {
 		case *http2.GoAwayFrame:
 			out = append(out, "GOAWAY "+got.ErrCode.String())
 		case *http2.RSTStreamFrame:
-			if got.ErrCode == http2.ErrCodeNo { // the request had not ended when it was answered: a matter of time
-				continue
-			}
 			out = append(out, "RST_STREAM "+got.ErrCode.String())
 		case *http2.HeadersFrame:
 			out = append(out, decode(got.HeaderBlockFragment()))

@@ -1,7 +1,10 @@
 package kv
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +20,8 @@ import (
 // counted counts the calls of an engine.
 type counted struct {
 	engine.Engine
-	newest, find, iterate, write, set int
+	newest                    int32 // by several goroutines
+	find, iterate, write, set int
 }
 
 func (c *counted) Read() engine.Reader { return countedReader{c.Engine.Read(), c} }
@@ -35,7 +39,7 @@ type countedReader struct {
 }
 
 func (r countedReader) Newest(k engine.Key) (engine.Key, []byte, bool, error) {
-	r.c.newest++
+	atomic.AddInt32(&r.c.newest, 1)
 	return r.Reader.Newest(k)
 }
 
@@ -82,7 +86,7 @@ func TestCallsOfAPut(t *testing.T) {
 		if err := m.Apply(batch, results); err != nil {
 			t.Fatal(err)
 		}
-		if want := (counted{Engine: c.Engine, newest: newest, write: 1, set: 2*n + 1}); *c != want {
+		if want := (counted{Engine: c.Engine, newest: int32(newest), write: 1, set: 2*n + 1}); *c != want {
 			t.Errorf("%s: %d puts call %+v, want %+v", what, n, *c, want)
 		}
 	}
@@ -94,6 +98,35 @@ func TestCallsOfAPut(t *testing.T) {
 	pass("keys in the cache", 0)
 	m.store.Store(must(mvcc.Open(c, m.store.Load().Visible(), 0, -1, nil)))
 	pass("no cache", n)
+}
+
+// broken is an engine in which a look-up panics, as Pebble does where it cannot continue.
+type broken struct{ engine.Engine }
+
+func (b broken) Read() engine.Reader { return brokenReader{b.Engine.Read()} }
+
+type brokenReader struct{ engine.Reader }
+
+func (r brokenReader) Newest(k engine.Key) (engine.Key, []byte, bool, error) {
+	if bytes.HasPrefix(k.Prefix, []byte("kkey-")) {
+		panic("a broken disk")
+	}
+	return r.Reader.Newest(k)
+}
+
+// TestAPanicOfALookUp: it comes out of Apply, where the host catches it. Elsewhere it would end the process.
+func TestAPanicOfALookUp(t *testing.T) {
+	m := must(build(vfs.NewMem(), Options{Engine: "memory"}))
+	if err := m.Apply(puts(1), make([]command.Result, 1)); err != nil {
+		t.Fatal(err)
+	}
+	m.store.Store(must(mvcc.Open(broken{m.store.Load().Engine()}, m.store.Load().Visible(), 1<<20, -1, nil)))
+	defer func() {
+		if v := fmt.Sprint(recover()); !strings.Contains(v, "a broken disk") || !strings.Contains(v, "lookup.go") {
+			t.Errorf("Apply panics with %.300s", v)
+		}
+	}()
+	_ = m.Apply(puts(64), make([]command.Result, 64))
 }
 
 // TestCallsOfTheSweep: it walks over the history, and looks for no version and no value. They would be on the

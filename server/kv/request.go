@@ -21,7 +21,6 @@ type request struct {
 // those of a batch are made at once, and not one behind the other.
 func (a *applier) decode(batch []millrace.Command[[]byte]) ([]request, error) {
 	all := make([]request, len(batch))
-	var keys [][]byte
 	for i := range batch {
 		q := &all[i]
 		if q.kind, q.body, q.refused = command.Split(batch[i].Value); q.refused != 0 {
@@ -30,23 +29,34 @@ func (a *applier) decode(batch []millrace.Command[[]byte]) ([]request, error) {
 		switch q.kind {
 		case command.KindPut:
 			q.put, q.refused = command.DecodePut(q.body)
-			keys = append(keys, q.put.Key)
 		case command.KindDeleteRange:
 			q.remove, q.refused = command.DecodeDeleteRange(q.body)
-			if len(q.remove.RangeEnd) == 0 {
-				keys = append(keys, q.remove.Key)
-			}
 		case command.KindTxn:
 			q.txn, q.refused = command.DecodeTxn(q.body)
-			keys = appendKeys(keys, q.txn)
 		}
+	}
+	if len(batch) == 1 || !a.p.MayMiss() {
+		return all, nil
+	}
+	var keys [][]byte
+	for i := range all {
+		keys = all[i].appendKeys(keys)
 	}
 	return all, a.p.LookUp(keys)
 }
 
-// appendKeys appends the single keys that a transaction compares or may change. Those of nested transactions
-// are looked up when they are needed.
-func appendKeys(keys [][]byte, r *pb.TxnRequest) [][]byte {
+// appendKeys appends the single keys that a request compares or may change. Those of nested transactions are
+// looked up when they are needed.
+func (q *request) appendKeys(keys [][]byte) [][]byte {
+	switch {
+	case q.put != nil:
+		return append(keys, q.put.Key)
+	case q.remove != nil && len(q.remove.RangeEnd) == 0:
+		return append(keys, q.remove.Key)
+	case q.txn == nil:
+		return keys
+	}
+	r := q.txn
 	for _, c := range r.Compare {
 		if len(c.GetRangeEnd()) == 0 {
 			keys = append(keys, c.GetKey())

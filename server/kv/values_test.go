@@ -76,7 +76,7 @@ func TestAReadKeyIsKept(t *testing.T) {
 		if resp, err := m.Range(t.Context(), &pb.RangeRequest{Key: []byte("key 1")}); err != nil || len(resp.Kvs) != 1 {
 			t.Fatal(resp, err)
 		}
-		if c.newest != want {
+		if int(c.newest) != want {
 			t.Errorf("%s: %d looks into the engine, want %d", what, c.newest, want)
 		}
 	}

@@ -2,7 +2,9 @@ package mvcc
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"runtime/debug"
 	"sync"
 
 	"github.com/millrace/millrace/server/engine"
@@ -24,12 +26,15 @@ const (
 	lookUpLeast   = 2 // keys that one of them is worth
 )
 
+// MayMiss reports whether the cache of heads may lack keys, and can take them.
+func (p *Pass) MayMiss() bool { return !p.s.heads.complete && p.s.heads.max > 0 }
+
 // LookUp puts the newest versions of keys into the cache of heads, as far as it does not have them. Each may
 // be a read of the disk, so several are under way at a time. It changes nothing else: a command that misses
-// the cache looks by itself.
+// the cache looks by itself. The list is used up.
 func (p *Pass) LookUp(keys [][]byte) error {
 	heads := p.s.heads
-	if heads.complete || heads.max <= 0 || len(keys) < 2*lookUpLeast {
+	if len(keys) < 2*lookUpLeast {
 		return nil
 	}
 	missing := keys[:0]
@@ -42,10 +47,15 @@ func (p *Pass) LookUp(keys [][]byte) error {
 	if readers < 2 {
 		return nil
 	}
-	found, failed := make([]Head, len(missing)), make([]error, readers)
+	found, failed, panics := make([]Head, len(missing)), make([]error, readers), make([]any, readers)
 	var all sync.WaitGroup
 	for n := range readers {
 		all.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					panics[n] = fmt.Sprintf("%v\n%s", v, debug.Stack())
+				}
+			}()
 			r := p.s.eng.Read()
 			defer r.Close()
 			var buf []byte
@@ -55,6 +65,11 @@ func (p *Pass) LookUp(keys [][]byte) error {
 		})
 	}
 	all.Wait()
+	for _, v := range panics {
+		if v != nil {
+			panic(v) // where the host catches it: it stops the group, and not the process
+		}
+	}
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}

@@ -145,8 +145,8 @@ func judgeCompactions(asked []compaction, refusals []refusal, views []view, m *m
 	return nil
 }
 
-// plantCompactions plants a compaction that is lost, one that no client asked for, a read that was refused
-// without a reason, and one that was answered in spite of a compaction. Each must be found.
+// plantCompactions plants a compaction that is lost, and one that no client asked for. It plants a read that
+// was refused without a reason, and one that was answered in spite of a compaction. Each must be found.
 func (s *service) plantCompactions() error {
 	c, m := s.clients, s.model
 	lost := append(slices.Clone(c.compactions), compaction{revision: m.revision + 1})
