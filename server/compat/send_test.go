@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,6 +44,9 @@ import (
 // sendTimeout bounds a row.
 const sendTimeout = 15 * time.Second
 
+// resets is how often a row is sent that ends with a reset.
+const resets = 20
+
 // quiet is how long nothing comes when a stream has said all.
 const quiet = 300 * time.Millisecond
 
@@ -58,7 +62,10 @@ func (s *side) send(t *testing.T, r *row, lines []string) []string {
 	var out string
 	switch how {
 	case "grpc":
-		out = s.call(ctx, r, rest, lines[1:])
+		// A reset has lost what the other side said before: a connection was closed with bytes of ours unread.
+		for try := 0; try == 0 || try < resets && strings.Contains(out, syscall.ECONNRESET.Error()); try++ {
+			out = s.call(ctx, r, rest, lines[1:])
+		}
 	case "raw":
 		method, message, _ := strings.Cut(rest, " ")
 		into := []byte(nil)
