@@ -51,7 +51,10 @@ func openDisk(fs vfs.FS, o Options) (*disk, engine.Engine, error) {
 	if o.Dir == "" {
 		return nil, nil, errors.New("kv: Options.Dir is empty, and the engine needs a directory; set it, or Engine to memory")
 	}
-	d := &disk{fs: fs, dir: o.Dir, opts: pebble.Options{FS: fs, BlockCacheBytes: o.BlockCacheBytes, MemTableBytes: o.memTableBytes, Logger: o.Logger, Fatal: o.Fatal}}
+	d := &disk{fs: fs, dir: o.Dir, opts: pebble.Options{
+		FS: fs, BlockCacheBytes: o.BlockCacheBytes, MemTableBytes: o.memTableBytes,
+		SeparatedBytes: o.separatedBytes, RewriteAge: o.rewriteAge, Logger: o.Logger, Fatal: o.Fatal,
+	}}
 	if err := makeDir(fs, d.dir); err != nil {
 		return nil, nil, fmt.Errorf("kv: make directory %s: %w", d.dir, err)
 	}

@@ -51,7 +51,9 @@ type Options struct {
 	Logger          *slog.Logger
 	Fatal           func(error) // that of pebble.Options
 
-	memTableBytes uint64 // of tests: that of pebble.Options
+	memTableBytes  uint64        // of tests: that of pebble.Options
+	separatedBytes int           // the same
+	rewriteAge     time.Duration // the same
 }
 
 func (o Options) withDefaults() Options {

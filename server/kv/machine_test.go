@@ -83,7 +83,7 @@ func story() [][]byte {
 var engines = map[string]func(fs vfs.FS, dir string) (*Machine, error){
 	"memory": func(vfs.FS, string) (*Machine, error) { return Open(Options{Engine: "memory"}) },
 	"pebble": func(fs vfs.FS, dir string) (*Machine, error) {
-		return open(fs, Options{Dir: dir, BlockCacheBytes: 1 << 20, HeadCacheBytes: forgetful, ValueCacheBytes: 256 << 10})
+		return open(fs, Options{Dir: dir, BlockCacheBytes: 1 << 20, HeadCacheBytes: forgetful, ValueCacheBytes: 256 << 10, separatedBytes: 24, rewriteAge: 1})
 	},
 }
 

@@ -3,7 +3,9 @@ package kv
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +20,7 @@ import (
 // nothing else; after it, the new one.
 func TestRestoreIsCutAnywhere(t *testing.T) {
 	from := vfs.NewMem()
-	source := must(build(from, Options{Dir: "state", BlockCacheBytes: 1 << 20}))
+	source := must(build(from, Options{Dir: "state", BlockCacheBytes: 1 << 20, separatedBytes: 24}))
 	for i := range 50 {
 		source.apply(t, 0, put(fmt.Sprint("new", i%7), strings.Repeat("x", i)))
 	}
@@ -33,6 +35,9 @@ func TestRestoreIsCutAnywhere(t *testing.T) {
 	}
 	files := &sentFiles{files: map[string][]byte{}}
 	files.read(t, from, snap.(millrace.FileSnapshot))
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(files.files)), func(name string) bool { return strings.HasSuffix(name, ".blob") }) {
+		t.Errorf("the snapshot has no file of values: %q", slices.Collect(maps.Keys(files.files)))
+	}
 	if err := snap.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +68,7 @@ func TestRestoreIsCutAnywhere(t *testing.T) {
 		}
 		return nil
 	}))
-	m := must(build(files.to, Options{Dir: "state", BlockCacheBytes: 1 << 20}))
+	m := must(build(files.to, Options{Dir: "state", BlockCacheBytes: 1 << 20, separatedBytes: 24}))
 	m.apply(t, 0, put("old", "1"), put("old", "2"))
 	was := m.digest()
 	if err := (durable{m}).Sync(); err != nil {
@@ -83,7 +88,7 @@ func TestRestoreIsCutAnywhere(t *testing.T) {
 	}
 	found := map[string]int{}
 	for i, fs := range images {
-		m, err := build(fs, Options{Dir: "state", BlockCacheBytes: 1 << 20})
+		m, err := build(fs, Options{Dir: "state", BlockCacheBytes: 1 << 20, separatedBytes: 24})
 		if err != nil {
 			t.Errorf("image %d of %d: %v", i, len(images), err)
 			continue

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -108,7 +109,7 @@ func drawCommand(rng *rand.Rand) []byte {
 // disk, also before a sweep and between its parts, in a flush, and while a database that was replaced is
 // removed. TestRestoreIsCutAnywhere has the power cuts within a restore.
 func TestSimulatedOnDisk(t *testing.T) {
-	var starts, kept, restored, sweeping int
+	var starts, kept, restored, sweeping, separated int
 	for seed := uint64(1); seed <= *simSeeds; seed++ {
 		type place struct{ host, disk uint64 }
 		disks, machines := map[place]*vfs.MemFS{}, map[place]*Machine{}
@@ -123,9 +124,12 @@ func TestSimulatedOnDisk(t *testing.T) {
 					if swept, _ := machines[at].store.Load().Swept(); swept < compacted {
 						sweeping++
 					}
+					if hasValues(t, disks[at], "kv") {
+						separated++
+					}
 					disks[at] = disks[at].CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: cuts.IntN(101), RNG: cuts})
 				}
-				m := must(build(disks[at], Options{Dir: "kv", HeadCacheBytes: forgetful, BlockCacheBytes: 1 << 20, memTableBytes: 64 << 10}))
+				m := must(build(disks[at], Options{Dir: "kv", HeadCacheBytes: forgetful, BlockCacheBytes: 1 << 20, memTableBytes: 64 << 10, separatedBytes: 24, rewriteAge: 1}))
 				if machines[at] = m; m.Applied() > 0 {
 					kept++
 				}
@@ -143,10 +147,23 @@ func TestSimulatedOnDisk(t *testing.T) {
 			t.Errorf("seed %d: %d operations: %+v", seed, len(history), report)
 		}
 	}
-	t.Logf("%d starts, %d of them with commands on the disk and %d before the end of a sweep; %d restores", starts, kept, sweeping, restored)
-	if kept == 0 || sweeping == 0 || restored == 0 {
-		t.Errorf("of %d starts %d had commands on the disk, and %d snapshots were restored", starts, kept, restored)
+	t.Logf("%d starts, %d of them with commands on the disk, %d with files of values and %d before the end of a sweep; %d restores", starts, kept, separated, sweeping, restored)
+	if kept == 0 || sweeping == 0 || restored == 0 || separated == 0 {
+		t.Errorf("of %d starts %d had commands on the disk, %d had files of values, and %d snapshots were restored", starts, kept, separated, restored)
 	}
+}
+
+// hasValues reports whether a database below a directory has a file of values.
+func hasValues(t *testing.T, fs vfs.FS, dir string) bool {
+	for _, name := range must(fs.List(dir)) {
+		if !strings.HasPrefix(name, databasePrefix) {
+			continue
+		}
+		if slices.ContainsFunc(must(fs.List(fs.PathJoin(dir, name))), func(name string) bool { return strings.HasSuffix(name, ".blob") }) {
+			return true
+		}
+	}
+	return false
 }
 
 // inStreams is a machine on a disk that builds all answers, and whose snapshots have their files in their

@@ -7,6 +7,9 @@
 // prefix and a zero byte. A version has 8 bytes of the revision behind that, 4 bytes of the place if it is
 // not 0, and a byte with the length of this part. Bounds of iterators have the zero byte, too: encode makes
 // them all.
+//
+// Large values are in files of their own, which keys name (Options.SeparatedBytes). A merge of tables then
+// moves keys, and not values: O'Neil's log-structured merge tree with the separation of WiscKey (Lu, 2016).
 package pebble
 
 import (
@@ -16,6 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -31,8 +35,11 @@ type Options struct {
 	FS              vfs.FS
 	BlockCacheBytes int64
 	MemTableBytes   uint64 // how much is written between two flushes; 0: 32 MiB
-	ReadOnly        bool   // nothing is written, not even what a crash has left to do
-	Logger          *slog.Logger
+	// SeparatedBytes: a value of at least this size is in a file of values; 0: 512.
+	SeparatedBytes int
+	RewriteAge     time.Duration // how old a file of values is before what is left of it is written again; 0: a minute
+	ReadOnly       bool          // nothing is written, not even what a crash has left to do
+	Logger         *slog.Logger
 	// Fatal is called with an error of the disk after which Pebble cannot continue, such as a full disk that
 	// refuses the list of its files. Pebble holds locks then. So Fatal must not return, and ends the process.
 	// Default: a panic.
@@ -60,6 +67,12 @@ func Open(dir string, o Options) (*Engine, error) {
 	if o.MemTableBytes == 0 {
 		o.MemTableBytes = 32 << 20
 	}
+	if o.SeparatedBytes == 0 {
+		o.SeparatedBytes = 512
+	}
+	if o.RewriteAge == 0 {
+		o.RewriteAge = time.Minute
+	}
 	s := &stalls{to: o.Logger, dir: dir}
 	opts := &pebble.Options{
 		FS:                 o.FS,
@@ -69,13 +82,22 @@ func Open(dir string, o Options) (*Engine, error) {
 		Comparer:           &cockroachkvs.Comparer,
 		KeySchema:          cockroachkvs.KeySchema.Name,
 		KeySchemas:         sstable.MakeKeySchemas(&cockroachkvs.KeySchema),
-		FormatMajorVersion: pebble.FormatTableFormatV6, // the same on all members: they read each other's files
+		FormatMajorVersion: pebble.FormatValueSeparation, // the same on all members: they read each other's files
 		MemTableSize:       o.MemTableBytes,
 		// Writes wait when so much is not flushed yet. Apply waits with them, and every put.
 		MemTableStopWritesThreshold: 4,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      logger{dir, o.Logger, o.Fatal},
 		EventListener:               &pebble.EventListener{BackgroundError: e.fail, WriteStallBegin: s.begin, WriteStallEnd: s.end},
+	}
+	opts.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
+		return pebble.ValueSeparationPolicy{
+			Enabled: true, MinimumSize: o.SeparatedBytes, RewriteMinimumAge: o.RewriteAge,
+			// A table names values in at most this number of files that overlap. A merge that would exceed it writes
+			// the values again, in the order of their keys. So a range of keys reads few places of the disk.
+			MaxBlobReferenceDepth: 10,
+			TargetGarbageRatio:    0.2, // of the files of values; more garbage is written off
+		}
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)

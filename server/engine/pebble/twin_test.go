@@ -32,7 +32,8 @@ func drawKey(rng *rand.Rand) engine.Key {
 // TestTwin writes the same batches to the engine on Pebble and to that in memory, and reads both.
 func TestTwin(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	disk, err := pebble.Open("db", pebble.Options{FS: vfs.NewMem(), BlockCacheBytes: 1 << 20, Logger: slog.Default()})
+	fs := vfs.NewMem()
+	disk, err := pebble.Open("db", pebble.Options{FS: fs, BlockCacheBytes: 1 << 20, SeparatedBytes: 16, RewriteAge: 1, Logger: slog.Default()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func TestTwin(t *testing.T) {
 	for range 3000 {
 		batches := []engine.Batch{engines[0].Batch(), engines[1].Batch()}
 		for range rng.IntN(4) {
-			k, v, kind := drawKey(rng), []byte{byte(rng.IntN(256))}, rng.IntN(20)
+			k, v, kind := drawKey(rng), bytes.Repeat([]byte{byte(rng.IntN(256))}, 1+rng.IntN(32)), rng.IntN(20)
 			hi := drawKey(rng).Prefix
 			for _, b := range batches {
 				switch {
@@ -66,6 +67,9 @@ func TestTwin(t *testing.T) {
 			}
 		}
 		compareReads(t, rng, engines[rng.IntN(2)].Pin(), engines[0].Read(), engines[1].Read())
+	}
+	if !hasValues(t, fs) {
+		t.Error("no value was put into a file of values")
 	}
 	pinned := disk.Pin()
 	done := make(chan error)
