@@ -64,7 +64,7 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 		return false
 	}
 	if l.w.hardware != nil {
-		return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendBatch(nil, batch))
+		return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendBatch(nil, l.frameBytes(), batch))
 	}
 	batch = l.w.net.withoutSwallowed(l, batch)
 	fitting := l.w.net.keepFitting(l, to, batch)
@@ -87,7 +87,15 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 		k.messages += len(batch)
 	}
 	batch = l.w.upgrades.addLater(l.w.net.lieInTerms(l, to, batch))
-	return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendBatch(nil, batch)) && isWhole
+	return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendBatch(nil, l.frameBytes(), batch)) && isWhole
+}
+
+// frameBytes returns how large the frames of messages are. One host of two sends those of a fast connection.
+func (l *life) frameBytes() int {
+	if l.host.id%2 == 0 {
+		return transport.MaxFrameBodyBytes
+	}
+	return transport.FrameBodyBytes
 }
 
 func (n *network) withoutSwallowed(from *life, batch []transport.Envelope) (kept []transport.Envelope) {

@@ -9,10 +9,11 @@ import (
 
 // The frame codec works on bytes alone. Package documentation has the drawing.
 //
-// A body of at most FrameBodyBytes is one frame. A longer one is cut into frames: all but the last are full
-// and flagged as continued. Frames of other kinds may come between them, so a pulse waits for one frame and
-// not for a whole append. Each frame has a checksum of its own; it covers kind, flag and length too, since a
-// frame that is taken for another kind would be as wrong as one with other bytes.
+// A body of at most FrameBodyBytes is one frame. A longer one is cut into frames: all but the last have at
+// least FrameBodyBytes, and are flagged as continued. Frames of other kinds may come between them, so a pulse
+// waits for one frame and not for a whole append. A sender chooses the size of a frame of kind Consensus, by
+// the speed of its connection. Each frame has a checksum of its own; it covers kind, flag and length too,
+// since a frame that is taken for another kind would be as wrong as one with other bytes.
 //
 // Rejected: a body of any length with a checksum at its end. Nothing could overtake it, and 64 MiB would be
 // read before the first flipped bit is noticed.
@@ -20,8 +21,21 @@ import (
 // HeaderBytes is the length of a frame's header.
 const HeaderBytes = 8
 
-// FrameBodyBytes is the largest body of one frame. At 10 Mbit/s a frame takes 52 ms.
+// FrameBodyBytes is the largest body of one frame, except on a connection that is fast. At 10 Mbit/s a frame
+// takes 52 ms.
 const FrameBodyBytes = 64 << 10
+
+// MaxFrameBodyBytes is the largest body of a frame of kind Consensus. A receiver of version 3 of the
+// transport protocol refuses more than FrameBodyBytes.
+const MaxFrameBodyBytes = 1 << 20
+
+// frameBytes returns the largest body of a frame of a kind.
+func (k Kind) frameBytes() int {
+	if k == Consensus {
+		return MaxFrameBodyBytes
+	}
+	return FrameBodyBytes
+}
 
 // ErrBadFrame is wrapped by every error about bytes that are not a valid frame.
 var ErrBadFrame = errors.New("transport: bad frame")
@@ -51,7 +65,7 @@ func (h Header) word() uint32 {
 	return w
 }
 
-// SealFrame writes the header of a frame whose body is frame[HeaderBytes:], at most FrameBodyBytes.
+// SealFrame writes the header of a frame whose body is frame[HeaderBytes:], at most what its kind allows.
 func SealFrame(frame []byte, k Kind, continued bool) {
 	h := Header{Kind: k, Continued: continued, BodyBytes: len(frame) - HeaderBytes}
 	h.put(frame, checksum(h.word(), frame[HeaderBytes:]))
@@ -65,8 +79,8 @@ func checksum(word uint32, body []byte) frameSum {
 }
 
 // ParseHeader reads the header at the beginning of b, which has at least HeaderBytes. It refuses a header
-// of no frame: an unknown kind or flag, a length above FrameBodyBytes, or a continued frame that is not
-// full.
+// of no frame: an unknown kind or flag, a length above that of its kind, or a continued frame with less than
+// FrameBodyBytes.
 func ParseHeader(b []byte) (Header, error) {
 	word := binary.LittleEndian.Uint32(b)
 	h := Header{
@@ -78,10 +92,10 @@ func ParseHeader(b []byte) (Header, error) {
 	switch {
 	case h.Kind >= Kinds:
 		return h, fmt.Errorf("%w: header %08x names no kind of frame", ErrBadFrame, word)
-	case h.BodyBytes > FrameBodyBytes:
-		return h, fmt.Errorf("%w: body of %d bytes, want at most %d", ErrBadFrame, h.BodyBytes, FrameBodyBytes)
+	case h.BodyBytes > h.Kind.frameBytes():
+		return h, fmt.Errorf("%w: body of %d bytes, want at most %d", ErrBadFrame, h.BodyBytes, h.Kind.frameBytes())
 	case h.Continued && h.BodyBytes < FrameBodyBytes:
-		return h, fmt.Errorf("%w: a frame with %d bytes is continued; only a full one, of %d, may be", ErrBadFrame, h.BodyBytes, FrameBodyBytes)
+		return h, fmt.Errorf("%w: a frame with %d bytes is continued; only one of at least %d may be", ErrBadFrame, h.BodyBytes, FrameBodyBytes)
 	}
 	return h, nil
 }
@@ -94,7 +108,7 @@ func (h Header) Validate(body []byte) error {
 	return nil
 }
 
-// FramesOf returns how many frames a body of n bytes takes.
+// FramesOf returns how many frames of FrameBodyBytes a body of n bytes takes.
 func FramesOf(n int) int { return max(1, (n+FrameBodyBytes-1)/FrameBodyBytes) }
 
 // AppendFrames appends the frames of one body to dst.

@@ -106,6 +106,8 @@ func TestFramesThatNoHostSends(t *testing.T) {
 		{"a kind that does not exist", sealed(Kinds, false, 1), ClassConsensus, "names no kind"},
 		{"a kind far beyond", sealed(127, false, 1), ClassConsensus, "names no kind"},
 		{"a body of 64 KiB and one byte", sealed(Bulk, false, FrameBodyBytes+1), ClassBulk, "body of 65537 bytes, want at most 65536"},
+		{"a body of 1 MiB and one byte", sealed(Consensus, false, MaxFrameBodyBytes+1), ClassConsensus, "body of 1048577 bytes, want at most 1048576"},
+		{"a large pulse", sealed(Pulse, false, FrameBodyBytes+1), ClassConsensus, "body of 65537 bytes, want at most 65536"},
 		{"a body of 16 MiB in the header", []byte{0xff, 0xff, 0xff, 3, 0, 0, 0, 0}, ClassBulk, "body of 16777215 bytes"},
 		{"continued, and not full", sealed(Bulk, true, FrameBodyBytes-1), ClassBulk, "a frame with 65535 bytes is continued"},
 		{"continued with nothing", append(sealed(Control, true, FrameBodyBytes), sealed(Control, false, 0)...), ClassControl, "continues with nothing"},

@@ -152,9 +152,10 @@ func (h Header) put(frame []byte, sum frameSum) {
 	binary.LittleEndian.PutUint32(frame[4:], uint32(sum))
 }
 
-// AppendBatch appends the frames of one body that holds the messages. It is AppendFrames of AppendBody, and
-// does not pass over entries whose sum is known.
-func AppendBatch(dst []byte, batch []Envelope) []byte {
+// AppendBatch appends the frames of one body that holds the messages, each with at most frameBytes: from
+// FrameBodyBytes to MaxFrameBodyBytes. With FrameBodyBytes it is AppendFrames of AppendBody. It does not pass
+// over entries whose sum is known, except where a border cuts them.
+func AppendBatch(dst []byte, frameBytes int, batch []Envelope) []byte {
 	var body []byte
 	var payloads raftpb.Payloads
 	for i := range batch {
@@ -162,7 +163,7 @@ func AppendBatch(dst []byte, batch []Envelope) []byte {
 	}
 	c := NewCutter(body, payloads)
 	for left := len(body); ; {
-		n := min(left, FrameBodyBytes)
+		n := min(left, frameBytes)
 		left -= n
 		for _, piece := range c.Cut(nil, make([]byte, HeaderBytes), n, Consensus, left > 0) {
 			dst = append(dst, piece...)
@@ -179,6 +180,14 @@ type Body struct {
 	Bytes  []byte
 	check  *checker  // of kind Consensus: its checksums are not compared yet
 	joined *assembly // whose memory Bytes is; nil: it came in one frame
+}
+
+// Frames returns in how many frames the body came.
+func (b Body) Frames() int {
+	if b.check == nil {
+		return FramesOf(len(b.Bytes))
+	}
+	return len(b.check.frames)
 }
 
 // Messages appends the messages of a body of kind Consensus to into, as DecodeBody does. It compares the

@@ -40,9 +40,12 @@ func TestBatchesAreFrames(t *testing.T) {
 			}
 			batch = append(batch, Envelope{1, m})
 		}
-		frames := AppendBatch([]byte("before"), batch)[len("before"):]
+		frames := AppendBatch([]byte("before"), FrameBodyBytes, batch)[len("before"):]
 		if !bytes.Equal(frames, AppendFrames(nil, Consensus, AppendBody(nil, batch))) {
 			rt.Fatal("the frames are others than those of the same body")
+		}
+		if rapid.Bool().Draw(rt, "large frames") {
+			frames = AppendBatch(nil, rapid.IntRange(FrameBodyBytes, MaxFrameBodyBytes).Draw(rt, "frame"), batch)
 		}
 		have, err := bodyOf(rt, frames).Messages(nil)
 		if err != nil {
@@ -70,7 +73,7 @@ func TestRotBehindTheSumIsRefused(t *testing.T) {
 			e.Sum = crcjoin.Sum(e.Data)
 			e.Data[at] ^= 1
 			batch := []Envelope{{1, raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2, Entries: []raftpb.Entry{e}}}}
-			if _, err := bodyOf(t, AppendBatch(nil, batch)).Messages(nil); !errors.Is(err, ErrBadFrame) {
+			if _, err := bodyOf(t, AppendBatch(nil, FrameBodyBytes, batch)).Messages(nil); !errors.Is(err, ErrBadFrame) {
 				t.Errorf("byte %d of %d has changed: %v", at, n, err)
 			}
 		}
@@ -80,7 +83,7 @@ func TestRotBehindTheSumIsRefused(t *testing.T) {
 // A change of any bit of a frame with entries is refused, also if the body cannot be decoded then.
 func TestFlippedBitsOfAMessage(t *testing.T) {
 	batch := someEnvelopes()
-	good := AppendBatch(nil, batch)
+	good := AppendBatch(nil, FrameBodyBytes, batch)
 	for bit := range 8 * len(good) {
 		b := bytes.Clone(good)
 		b[bit/8] ^= 1 << (bit % 8)
@@ -99,7 +102,7 @@ func TestFlippedBitsOfAMessage(t *testing.T) {
 
 // A connection reuses the memory with which it checks: an acknowledgement allocates nothing.
 func TestCheckingAllocatesNothing(t *testing.T) {
-	frames := AppendBatch(nil, []Envelope{{1, raftpb.Message{Type: raftpb.MsgAppResp, From: 2, To: 1, Index: 7}}})
+	frames := AppendBatch(nil, FrameBodyBytes, []Envelope{{1, raftpb.Message{Type: raftpb.MsgAppResp, From: 2, To: 1, Index: 7}}})
 	a, into := NewAssembler(ClassConsensus, 1<<20), make([]Envelope, 0, 2)
 	if n := testing.AllocsPerRun(100, func() {
 		h, _ := ParseHeader(frames)
@@ -159,7 +162,7 @@ func TestLargeEntryKeepsItsBody(t *testing.T) {
 		for i, n := range sizes {
 			m.Entries = append(m.Entries, raftpb.Entry{Term: 1, Index: uint64(i) + 1, Data: bytes.Repeat([]byte{byte(n), byte(i)}, n/2)})
 		}
-		for frames := AppendBatch(nil, []Envelope{{1, m}}); ; {
+		for frames := AppendBatch(nil, FrameBodyBytes, []Envelope{{1, m}}); ; {
 			h, part, after, err := splitFrame(frames)
 			if err != nil {
 				t.Fatal(err)

@@ -28,13 +28,14 @@
 //
 // # The frame
 //
-// What waits for a host leaves in frames of at most 64 KiB, each of one kind. Messages that wait together
-// share a frame, so a burst costs few writes, checksums and deliveries. All integers are little-endian;
-// uvarint is protobuf's.
+// What waits for a host leaves in frames of at most 64 KiB, each of one kind. On a fast connection a frame of
+// kind consensus has up to 1 MiB, if the receiver speaks version 4 of the protocol. Messages that wait
+// together share a frame, so a burst costs few writes, checksums and deliveries. All integers are
+// little-endian; uvarint is protobuf's.
 //
 //	 bytes 0-2  3               4-7          8 …
 //	┌─────────┬───────────────┬────────────┬──────────────────────────────────────────────┐
-//	│ n   u24 │ kind u7 │ c u1│ crc32c u32 │ body, n bytes, at most 65,536                │
+//	│ n   u24 │ kind u7 │ c u1│ crc32c u32 │ body, n bytes, at most 65,536 or 1,048,576   │
 //	└─────────┴───────────────┴────────────┴──────────────────────────────────────────────┘
 //	                           of bytes 0-3   consensus:
 //	                           and the body   ┌───────────────┬─────────────┬──────────────────────────┐
@@ -42,10 +43,11 @@
 //	                                          └───────────────┴─────────────┴──────────────────────────┘
 //	                                          pulse, control, bulk: opaque
 //
-// A longer body is cut: c says that it continues in the next frame of its kind, and such a frame is full.
-// Only whole bodies are delivered. A body of consensus is either messages that fit in a frame together, or
-// a single larger message. A body without messages is valid and means nothing. The checksum detects bits
-// that flip beneath TCP's 16-bit checksum, and our own mistakes. It does not protect against an attacker.
+// A longer body is cut: c says that it continues in the next frame of its kind. Such a frame has at least
+// 65,536 bytes. Only whole bodies are delivered. A body of consensus is either messages that have 64 KiB
+// together, or a single larger message. A body without messages is valid and means nothing. The checksum
+// detects bits that flip beneath TCP's 16-bit checksum, and our own mistakes. It does not protect against an
+// attacker.
 package transport
 
 import (

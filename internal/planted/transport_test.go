@@ -2,6 +2,10 @@ package planted_test
 
 // transportBugs are bugs in what the transport accepts.
 var transportBugs = []bug{
+	{name: "large_frames_on_a_slow_link", what: "a connection that has become slow keeps large frames, and pulses wait for them", in: "transport/tcp", found: "TestPaceNeedsALongBurst", edits: []edit{{"transport/tcp/pace.go",
+		`p.size = sizeAt(`, `p.size = p.size | sizeAt(`}}},
+	{name: "large_frames_to_all", what: "a peer that takes no large frames gets them", in: "transport/tcp", found: "TestLargeFramesNeedTheirVersion", edits: []edit{{"transport/tcp/link.go",
+		`class != transport.ClassConsensus || v.version < largeFrames`, `class != transport.ClassConsensus`}}},
 	{name: "keep_revoked", what: "a host keeps connections whose certificates it would not accept any more", in: "transport/tcp", found: "TestDistrustedConnectionsEnd", edits: []edit{{"transport/tcp/trust.go",
 		`func (t *Transport) endDistrusted() {
 	for _, id := range t.peerIDs() {`, `func (t *Transport) endDistrusted() {

@@ -213,12 +213,12 @@ func TestNoCommonVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer two.Close()
-	two.versions = versionRange{4, 6}
+	two.versions = versionRange{5, 6}
 	two.SetPeer(1, "127.0.0.1:1")
 	two.Start(newLedger())
 	one := listening(t, newLedger(), func(o *Options) { o.Logger = logTo(here) })
 	one.SetPeer(2, two.Addr())
-	const sentence = "the dialing host speaks version 3 of the transport protocol, host 2 speaks versions 4 to 6, and they have none in common"
+	const sentence = "the dialing host speaks versions 3 to 4 of the transport protocol, host 2 speaks versions 5 to 6, and they have none in common"
 	for _, lines := range []chan string{here, there} {
 		for line := next(t, lines, "a line"); !strings.Contains(line, sentence); {
 			line = next(t, lines, "a line with the sentence")
@@ -272,7 +272,7 @@ func TestWelcomeInAVersionThatIsNotSpoken(t *testing.T) {
 		o.Logger = slog.New(slog.NewTextHandler(lineWriter(lines), nil))
 	})
 	one.SetPeer(2, listener.Addr().String())
-	for !strings.Contains(next(t, lines, "a line"), "host 2 chose version 9 of the transport protocol, and this host speaks version 3") {
+	for !strings.Contains(next(t, lines, "a line"), "host 2 chose version 9 of the transport protocol, and this host speaks versions 3 to 4") {
 	}
 }
 

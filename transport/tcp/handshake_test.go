@@ -55,7 +55,7 @@ func TestHandshakeRefusals(t *testing.T) {
 		code verdictCode
 		why  string
 	}{
-		{"later version", later, otherVersion, "the dialing host speaks versions 4 to 5 of the transport protocol, host 1 speaks version 3"},
+		{"later version", later, otherVersion, "the dialing host speaks versions 5 to 6 of the transport protocol, host 1 speaks versions 3 to 4"},
 		{"no such class", unclassed, refused, "a class of connection that host 1 does not have"},
 		{"other cluster", other, refused, "host 2 is of cluster 8, not of cluster 0"},
 		{"another directory", wiped, refusedDirectory, "another directory"},

@@ -46,8 +46,12 @@ const (
 // versionRange is the versions of the transport protocol that a host speaks, both ends included.
 type versionRange struct{ lowest, highest uint32 }
 
-// spoken is what this program speaks. Version 3 has kinds and classes.
-var spoken = versionRange{3, 3}
+// spoken is what this program speaks. Version 3 has kinds and classes. Version 4 has frames of consensus with
+// up to transport.MaxFrameBodyBytes; a receiver of this program takes them in version 3, too.
+var spoken = versionRange{3, 4}
+
+// largeFrames is the first version whose receivers take large frames.
+const largeFrames = 4
 
 func (v versionRange) has(version uint32) bool { return v.lowest <= version && version <= v.highest }
 

@@ -361,7 +361,7 @@ func (t *Transport) deliver(from uint64, class transport.Class, conn net.Conn) e
 			return err
 		}
 		count := &t.count.kinds[body.Kind]
-		frames := transport.FramesOf(len(body.Bytes))
+		frames := body.Frames()
 		count.framesReceived.Add(uint64(frames))
 		count.bytesReceived.Add(uint64(len(body.Bytes) + frames*transport.HeaderBytes))
 		if body.Kind != transport.Consensus {

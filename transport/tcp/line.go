@@ -193,7 +193,11 @@ func (p *line) writeInline(l *link, from *cutter) {
 
 // cut makes the next frame and counts it. It returns the pieces for the socket.
 func (p *line) cut(l *link, from *cutter) ([][]byte, error) {
-	frame := from.next()
+	most := transport.FrameBodyBytes
+	if from == &l.burst {
+		most = l.pace.frameBytes()
+	}
+	frame := from.next(most)
 	count := &p.t.count.kinds[from.kind]
 	count.framesSent.Add(1)
 	count.bytesSent.Add(uint64(bytesOf(frame)))

@@ -37,6 +37,7 @@ type link struct {
 	burst  cutter   // what it took from the queue
 	pulse  cutter   // the pulse that goes first
 	pulsed bool     // the last frame was a pulse's
+	pace   pace     // how large the frames of the burst are
 	left   [][]byte // the rest of a frame that a sender began to write, as it goes to the socket
 	// seal encrypts a frame; nil without TLS. What it returns is valid until the next call.
 	seal   func(frame []byte) ([]byte, error)
@@ -120,8 +121,9 @@ func (l *link) tryWrite(p [][]byte) (int, error) {
 	return a.n, err
 }
 
-// writeAll writes all of p, which is a frame or the rest of one, within one stall time.
+// writeAll writes all of p, which is a frame or the rest of one. Every 64 KiB of it may take one stall time.
 func (l *link) writeAll(p [][]byte, stall time.Duration) error {
+	stall *= time.Duration(transport.FramesOf(bytesOf(p)))
 	n, err := l.tryWrite(p)
 	if p = after(p, n); err != nil || len(p) == 0 {
 		return err
@@ -216,6 +218,7 @@ func (t *Transport) introduce(conn *net.TCPConn, to uint64, class transport.Clas
 		v.host.Key, v.host.Channel = l.proof.key(), l.proof.channel
 	}
 	l.peer = v.host
+	l.pace.now, l.pace.isFixed = t.now, class != transport.ClassConsensus || v.version < largeFrames
 	if err := t.receiver.Admit(v.host, conn.RemoteAddr().String()); err != nil {
 		return nil, &refusal{fmt.Errorf("refused by this host: %w", err)}
 	}

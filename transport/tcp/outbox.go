@@ -280,8 +280,9 @@ func (c *cutter) more() bool { return c.rest > 0 }
 // unframed returns how many are in no frame yet.
 func (c *cutter) unframed() int { return c.rest }
 
-// next returns the pieces of the next frame, sealed. They are valid until the next call.
-func (c *cutter) next() [][]byte {
+// next returns the pieces of the next frame, sealed, with a body of at most most bytes. They are valid until
+// the next call.
+func (c *cutter) next(most int) [][]byte {
 	head := c.head[:]
 	if c.left == 0 {
 		head = c.cut.Skip(transport.HeaderBytes)
@@ -290,7 +291,7 @@ func (c *cutter) next() [][]byte {
 	} else if !c.isApart {
 		head = c.cut.Behind(transport.HeaderBytes)
 	}
-	n := min(c.left, transport.FrameBodyBytes)
+	n := min(c.left, most)
 	c.left -= n
 	c.rest -= n
 	return c.cut.Cut(c.pieces[:0], head, n, c.kind, c.left > 0)

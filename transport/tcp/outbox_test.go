@@ -31,6 +31,7 @@ func sized(index uint64, n int) transport.Envelope {
 func TestOutboxIsAList(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		o := outbox{kind: transport.Consensus, apart: rapid.SampledFrom([]int{0, 1, 5000}).Draw(rt, "apart")}
+		most := rapid.SampledFrom([]int{transport.FrameBodyBytes, 3 * transport.FrameBodyBytes, transport.MaxFrameBodyBytes}).Draw(rt, "frame")
 		assembler := transport.NewAssembler(transport.ClassConsensus, transport.DefaultFrameBytes)
 		var twin []transport.Envelope
 		queued, index := 0, uint64(0)
@@ -42,7 +43,7 @@ func TestOutboxIsAList(t *testing.T) {
 			}
 			count := uint64(0)
 			for c.more() {
-				h, part, _, err := transport.OpenFrame(bytes.Join(c.next(), nil))
+				h, part, _, err := transport.OpenFrame(bytes.Join(c.next(most), nil))
 				if err != nil {
 					rt.Fatal(err)
 				}
@@ -146,7 +147,7 @@ func TestLargeDataIsApart(t *testing.T) {
 	}
 	c, shared := o.take(), 0
 	for c.more() {
-		for _, p := range c.next() {
+		for _, p := range c.next(transport.FrameBodyBytes) {
 			if at := shared; at < len(large) && len(p) > 0 && &p[0] == &large[at] {
 				shared += len(p)
 			}

@@ -15,14 +15,14 @@ import (
 // (transport.Detach), so acknowledgements allocate nothing, and keeping one entry keeps no other in memory.
 //
 // Invariant: memory grows with the bytes that have arrived, not with the length in a header. The buffer of
-// a connection of class consensus begins with two frames. It doubles, up to 1 MiB, when a read has filled
-// it: the socket has more than it takes. So a burst costs few reads, and a peer that says little costs
-// little.
+// a connection of class consensus begins with two frames of 64 KiB. It doubles, up to 2 MiB, when a read has
+// filled it: the socket has more than it takes. So a burst costs few reads, and a peer that says little costs
+// little. It also doubles when it is full and has a part of one frame alone.
 //
 // # Time
 //
 // The wait for the first byte of a body has no limit, since a peer may have nothing to say. From then on each
-// frame of the body, at most 64 KiB, has one StallTimeout, whatever the reads bring: a peer that sends a byte
+// frame of the body has one StallTimeout for every 64 KiB, whatever the reads bring: a peer that sends a byte
 // now and then counts as silent. So does a peer that sends pulses, and not the rest of an append. What counts
 // is the time that the reader waits, not the time in which a receiver works.
 type frameReader struct {
@@ -38,7 +38,7 @@ type frameReader struct {
 
 const (
 	readBufferBytes = 2 * (transport.HeaderBytes + transport.FrameBodyBytes)
-	maxReadBytes    = 1 << 20
+	maxReadBytes    = 2 << 20
 )
 
 func newFrameReader(conn net.Conn, class transport.Class, maxBytes int, stall time.Duration) *frameReader {
@@ -82,6 +82,7 @@ func (r *frameReader) frame() (transport.Header, []byte, error) {
 		return h, nil, err
 	}
 	whole := transport.HeaderBytes + h.BodyBytes
+	r.budget += time.Duration(transport.FramesOf(h.BodyBytes)-1) * r.stall
 	if err := r.fill(whole); err != nil {
 		return h, nil, err
 	}
@@ -90,14 +91,19 @@ func (r *frameReader) frame() (transport.Header, []byte, error) {
 	return h, body, nil
 }
 
+// grow doubles the buffer.
+func (r *frameReader) grow() {
+	grown := make([]byte, min(2*len(r.buf), r.maxBytes))
+	r.start, r.end, r.buf = 0, copy(grown, r.buf[r.start:r.end]), grown
+}
+
 // fill reads until n bytes, at most a frame, are ready.
 func (r *frameReader) fill(n int) error {
 	if r.end-r.start >= n {
 		return nil
 	}
 	if r.filled && len(r.buf) < r.maxBytes {
-		grown := make([]byte, min(2*len(r.buf), r.maxBytes))
-		r.start, r.end, r.buf = 0, copy(grown, r.buf[r.start:r.end]), grown
+		r.grow()
 	} else if r.start == r.end {
 		r.start, r.end = 0, 0
 	} else if r.start+n > len(r.buf) {
@@ -111,6 +117,9 @@ func (r *frameReader) fill(n int) error {
 			if err := r.conn.SetReadDeadline(since.Add(r.budget)); err != nil {
 				return err
 			}
+		}
+		if r.end == len(r.buf) {
+			r.grow()
 		}
 		free := r.buf[r.end:]
 		got, err := r.conn.Read(free)

@@ -32,6 +32,8 @@ type slowLink struct {
 
 const (
 	pieceBytes = 4 << 10
+	// bytesSecond is how fast consensus passes, for the clock of the sending host: half of 10 Mbit/s.
+	bytesSecond = 10e6 / 8 / 2
 	// socketBytes is what the proxy's side of the link takes from the wire before the proxy reads: a router's
 	// queue. The kernel doubles it, for its own use.
 	socketBytes = 32 << 10
@@ -227,6 +229,10 @@ func TestPulsesPassOverASlowLink(t *testing.T) {
 	slow := newSlowLink(t, two.Addr())
 	out := newKinds()
 	one := listening(t, out, func(o *Options) { o.StallTimeout = maxWait })
+	began := time.Now()
+	one.now = func() time.Time { // what passes takes as long as at 10 Mbit/s
+		return began.Add(time.Duration(slow.passed[transport.ClassConsensus].Load()) * time.Second / bytesSecond)
+	}
 	one.SetPeer(2, slow.listener.Addr().String())
 	defer slow.close()
 	defer two.Close()
@@ -247,10 +253,7 @@ func TestPulsesPassOverASlowLink(t *testing.T) {
 
 	// What may be before a frame: what the kernel holds unsent, of which it fills the last segment, what is on
 	// the link, and a frame that is being written.
-	const (
-		maxBefore   = maxUnsentBytes + 64<<10 + 4*socketBytes + inlineBytes
-		bytesSecond = 10e6 / 8 / 2 // half of 10 Mbit/s
-	)
+	const maxBefore = maxUnsentBytes + 64<<10 + 4*socketBytes + inlineBytes
 	if maxBefore > bytesSecond {
 		t.Fatalf("%d bytes take longer than an election timeout", maxBefore)
 	}

@@ -19,9 +19,10 @@
 //
 // # What overtakes
 //
-// The writer hands frames of at most 64 KiB to the kernel, and at each border between two of them a pulse
-// that waits goes first (line.choose). The kernel holds at most maxUnsentBytes that it has not sent. So a
-// pulse is behind some 200 KiB at most, a sixth of a second at 10 Mbit/s, however much is queued.
+// The writer hands frames to the kernel, and at each border between two of them a pulse that waits goes first
+// (line.choose). A frame has at most 64 KiB, or what the connection carries in two milliseconds (pace). The
+// kernel holds at most maxUnsentBytes that it has not sent. So at 10 Mbit/s a pulse is behind some 200 KiB at
+// most, a sixth of a second, however much is queued.
 //
 // # The sender writes
 //
@@ -144,6 +145,7 @@ type Transport struct {
 	losses   lossReporter
 	inline   bool // Send may write itself; false only in benchmarks that compare
 	versions versionRange
+	now      func() time.Time // time.Now, except in a test
 
 	ctx  context.Context // done when the transport closes
 	stop context.CancelFunc
@@ -194,7 +196,7 @@ func Listen(o Options) (*Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tcp: host %d: %w", o.ID, err)
 	}
-	t := &Transport{o: o, listener: listener, trust: trust, inline: true, versions: spoken, peers: map[uint64]*peer{}}
+	t := &Transport{o: o, listener: listener, trust: trust, inline: true, versions: spoken, now: time.Now, peers: map[uint64]*peer{}}
 	t.log.logger = o.Logger.With("host", o.ID)
 	began := time.Now()
 	t.log.now = func() time.Duration { return time.Since(began) }

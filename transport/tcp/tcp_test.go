@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestBadFramesCostTheConnection(t *testing.T) {
 	huge := make([]byte, transport.HeaderBytes)
-	binary.LittleEndian.PutUint32(huge, transport.FrameBodyBytes+1)
+	binary.LittleEndian.PutUint32(huge, transport.MaxFrameBodyBytes+1)
 	flipped := frame(1, 100)
 	flipped[40] ^= 1
 	flippedLarge := frame(1, 200<<10)

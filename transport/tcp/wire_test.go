@@ -140,7 +140,10 @@ func frame(index uint64, dataBytes int) []byte {
 
 // deaf is a hand-made peer that welcomes, and then reads only when told to. It returns the connections of
 // class consensus, and closes others.
-func deaf(t *testing.T) (addr string, conns chan net.Conn) {
+func deaf(t *testing.T) (addr string, conns chan net.Conn) { return deafOf(t, spoken.highest) }
+
+// deafOf is deaf, which speaks a version.
+func deafOf(t *testing.T, version uint32) (addr string, conns chan net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -158,7 +161,7 @@ func deaf(t *testing.T) (addr string, conns chan net.Conn) {
 				c.Close()
 				continue
 			}
-			_, _ = c.Write(verdict{version: spoken.highest, host: transport.Introduction{ID: 2}}.append(nil))
+			_, _ = c.Write(verdict{version: version, host: transport.Introduction{ID: 2}}.append(nil))
 			conns <- c
 		}
 	}()

@@ -170,6 +170,7 @@ func (p *line) seize(l *link) bool {
 func (p *line) writeOut(l *link) error {
 	left := l.left
 	l.left = nil
+	l.pace.begin()
 	for {
 		if len(left) == 0 {
 			p.mu.Lock()
@@ -185,9 +186,12 @@ func (p *line) writeOut(l *link) error {
 				return err
 			}
 		}
+		n := bytesOf(left)
+		l.pace.writes(n)
 		if err := l.writeAll(left, p.t.o.stall(p.class)); err != nil {
 			return err
 		}
+		l.pace.wrote(n)
 		p.t.count.writesQueued.Add(1)
 		left = nil
 	}
