@@ -36,13 +36,22 @@ func NewAssembler(c Class, maxBytes int) *Assembler {
 	return &Assembler{class: c, maxBytes: maxBytes}
 }
 
+// Reject returns why no frame with this header comes on the connection, or nil. Add asks it, too. A reader asks
+// it before the body has come: another class may have larger frames than the reader has space for.
+func (a *Assembler) Reject(h Header) error {
+	if h.Kind >= Kinds || h.Kind.Class() != a.class {
+		return fmt.Errorf("%w: a %v frame on a connection of class %v", ErrBadFrame, h.Kind, a.class)
+	}
+	return nil
+}
+
 // Add takes the next frame. If it completes a body it returns that, valid until the next Add: a body of one
 // frame is returned in place, and is part itself. An error is an ErrBadFrame and ends the connection.
 //
 // Add compares the checksum of the frame, unless it is of kind Consensus: Body.Messages does that.
 func (a *Assembler) Add(h Header, part []byte) (body Body, whole bool, err error) {
-	if h.Kind >= Kinds || h.Kind.Class() != a.class {
-		return Body{}, false, fmt.Errorf("%w: a %v frame on a connection of class %v", ErrBadFrame, h.Kind, a.class)
+	if err := a.Reject(h); err != nil {
+		return Body{}, false, err
 	}
 	body.Kind = h.Kind
 	if h.Kind == Consensus {

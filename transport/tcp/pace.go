@@ -12,7 +12,8 @@ import (
 // transport.MaxFrameBodyBytes.
 //
 // The speed is that of the last burst: of what was written with no rest between two frames. The kernel takes
-// maxUnsentBytes at once, whatever the link does. So a burst says something when it has twice as much.
+// maxUnsentBytes at once, whatever the link does. So a burst says something when it has twice as much. A burst
+// may have no end, and the link may become slow in it: of a long burst the first half is forgotten.
 //
 // It belongs to the goroutine that writes.
 type pace struct {
@@ -20,12 +21,16 @@ type pace struct {
 	now     func() time.Time // time.Now, except in a test
 
 	size  int       // of a frame; 0: transport.FrameBodyBytes
-	began time.Time // when the first large frame of the burst was written; zero: there was none
+	began time.Time // when the first large frame of the burst was written, or later; zero: there was none
 	bytes int       // of the burst since then
 }
 
 // frameTime is how long a frame may keep a pulse waiting, unless the smallest one takes longer.
 const frameTime = 2 * time.Millisecond
+
+// maxPaceBytes is how much of a burst says how fast the link is. So behind a frame of 1 MiB that has taken 80
+// milliseconds, frames are small, whatever came before.
+const maxPaceBytes = 4 << 20
 
 // frameBytes returns the largest body of the next frame.
 func (p *pace) frameBytes() int { return max(p.size, transport.FrameBodyBytes) }
@@ -46,7 +51,11 @@ func (p *pace) wrote(n int) {
 		return
 	}
 	if p.bytes += n; p.bytes >= 2*maxUnsentBytes {
-		p.size = sizeAt(p.bytes-maxUnsentBytes, p.now().Sub(p.began))
+		took := p.now().Sub(p.began)
+		p.size = sizeAt(p.bytes-maxUnsentBytes, took)
+		if p.bytes > maxPaceBytes {
+			p.bytes, p.began = p.bytes/2, p.began.Add(took/2)
+		}
 	}
 }
 

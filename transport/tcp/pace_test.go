@@ -64,6 +64,35 @@ func TestPaceNeedsALongBurst(t *testing.T) {
 	}
 }
 
+// A link that becomes slow within a burst, however long, has one large frame after that.
+func TestPaceOfABurstWithoutEnd(t *testing.T) {
+	var now time.Time
+	p := &pace{now: func() time.Time { return now }}
+	frame := func(bytesPerSecond int) {
+		n := transport.HeaderBytes + p.frameBytes()
+		p.writes(n)
+		now = now.Add(time.Duration(n) * time.Second / time.Duration(bytesPerSecond))
+		p.wrote(n)
+	}
+	now = now.Add(time.Second) // not zero
+	p.begin()
+	for range 10_000 {
+		frame(2 << 30)
+	}
+	if n := p.frameBytes(); n != transport.MaxFrameBodyBytes {
+		t.Errorf("at 2 GiB a second frames have %d bytes", n)
+	}
+	if frame(10e6 / 8); p.frameBytes() != transport.FrameBodyBytes {
+		t.Errorf("behind a frame at 10 Mbit/s frames have %d bytes", p.frameBytes())
+	}
+	for range 1000 {
+		frame(2 << 30)
+	}
+	if n := p.frameBytes(); n != transport.MaxFrameBodyBytes {
+		t.Errorf("at 2 GiB a second again frames have %d bytes", n)
+	}
+}
+
 // TestLargeFramesNeedTheirVersion: a peer gets frames of more than 64 KiB if it speaks version 4, and not if
 // it speaks version 3 alone.
 func TestLargeFramesNeedTheirVersion(t *testing.T) {

@@ -78,6 +78,9 @@ func (r *frameReader) frame() (transport.Header, []byte, error) {
 		return transport.Header{}, nil, err
 	}
 	h, err := transport.ParseHeader(r.buf[r.start:])
+	if err == nil {
+		err = r.assembler.Reject(h)
+	}
 	if err != nil {
 		return h, nil, err
 	}

@@ -187,12 +187,32 @@ func TestReaderInPieces(t *testing.T) {
 	})
 }
 
+// A frame that is of another class, and larger than what a connection has space for, is refused by its header.
+// Once the reader read into no space, for ever.
+func TestLargeFrameOfAnotherClass(t *testing.T) {
+	wire := make([]byte, transport.HeaderBytes+transport.MaxFrameBodyBytes)
+	transport.SealFrame(wire, transport.Consensus, false)
+	for _, class := range []transport.Class{transport.ClassControl, transport.ClassBulk} {
+		reads := 0
+		r := newFrameReader(&pieces{bytes: wire, next: func() int {
+			if reads++; reads > 1 {
+				t.Fatalf("class %v: the reader reads behind the header", class)
+			}
+			return 1 << 20
+		}}, class, 64<<20, time.Hour)
+		if _, err := r.next(); !errors.Is(err, transport.ErrBadFrame) {
+			t.Errorf("class %v: have %v, want a bad frame", class, err)
+		}
+	}
+}
+
 // FuzzFrameReader: no bytes make the reader panic, or deliver what transport.OpenFrames does not.
 func FuzzFrameReader(f *testing.F) {
 	f.Add(frame(1, 10), uint8(0), uint16(1))
 	f.Add(append(transport.AppendFrames(nil, transport.Pulse, []byte("pulse")), frame(2, 0)...), uint8(0), uint16(9))
 	f.Add(transport.AppendFrames(nil, transport.Bulk, nil), uint8(2), uint16(3))
 	f.Add(bytes.Repeat([]byte{0xff}, 30), uint8(1), uint16(100))
+	f.Add(transport.AppendBatch(nil, transport.MaxFrameBodyBytes, []transport.Envelope{sized(1, 300_000)}), uint8(2), uint16(60_000))
 	f.Fuzz(func(t *testing.T, wire []byte, class uint8, largest uint16) {
 		if err := compareReader(wire, transport.Class(class%transport.Classes), max(1, int(largest))); err != nil {
 			t.Fatal(err)
