@@ -2,7 +2,10 @@ package tcp
 
 import (
 	"math"
+	"net"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -131,4 +134,47 @@ func TestLargeFramesNeedTheirVersion(t *testing.T) {
 			t.Errorf("version %d: stats %+v", version, v)
 		}
 	}
+}
+
+// stalled is a connection whose socket takes nothing at once. It keeps the first time limit of a write.
+type stalled struct {
+	net.Conn
+	limit time.Time
+}
+
+func (*stalled) Write(b []byte) (int, error) { return len(b), nil }
+
+func (s *stalled) SetWriteDeadline(at time.Time) error {
+	if s.limit.IsZero() {
+		s.limit = at
+	}
+	return nil
+}
+
+// full is a socket that takes nothing.
+type full struct{ syscall.RawConn }
+
+func (full) Write(func(uintptr) bool) error { return nil }
+
+// A frame has one stall time for every 64 KiB of its body. Its header, and what TLS adds, have none.
+func TestStallTimeOfAFrame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, row := range []struct{ bytes, want int }{
+			{1, 1},
+			{transport.HeaderBytes + transport.FrameBodyBytes, 1},
+			{transport.HeaderBytes + transport.FrameBodyBytes + 5*22, 1},
+			{transport.HeaderBytes + 2*transport.FrameBodyBytes, 2},
+			{transport.HeaderBytes + transport.MaxFrameBodyBytes, 16},
+			{transport.HeaderBytes + transport.MaxFrameBodyBytes + 65*22, 16},
+		} {
+			c := &stalled{}
+			l := &link{conn: c, raw: full{}}
+			if err := l.writeAll([][]byte{make([]byte, row.bytes)}, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if have := time.Until(c.limit); have != time.Duration(row.want)*time.Second {
+				t.Errorf("%d bytes have %v, want %d stall times of a second", row.bytes, have, row.want)
+			}
+		}
+	})
 }

@@ -22,9 +22,10 @@ import (
 // # Time
 //
 // The wait for the first byte of a body has no limit, since a peer may have nothing to say. From then on each
-// frame of the body has one StallTimeout for every 64 KiB, whatever the reads bring: a peer that sends a byte
-// now and then counts as silent. So does a peer that sends pulses, and not the rest of an append. What counts
-// is the time that the reader waits, not the time in which a receiver works.
+// frame of the body has one StallTimeout, whatever the reads bring: a peer that sends a byte now and then
+// counts as silent. So does a peer that sends pulses, and not the rest of an append. Each further 64 KiB of a
+// large frame has a StallTimeout, which begins when those before have come. What counts is the time that the
+// reader waits, not the time in which a receiver works.
 type frameReader struct {
 	conn       net.Conn
 	stall      time.Duration
@@ -85,7 +86,6 @@ func (r *frameReader) frame() (transport.Header, []byte, error) {
 		return h, nil, err
 	}
 	whole := transport.HeaderBytes + h.BodyBytes
-	r.budget += time.Duration(transport.FramesOf(h.BodyBytes)-1) * r.stall
 	if err := r.fill(whole); err != nil {
 		return h, nil, err
 	}
@@ -113,8 +113,13 @@ func (r *frameReader) fill(n int) error {
 		r.end = copy(r.buf, r.buf[r.start:r.end])
 		r.start = 0
 	}
-	var since time.Time // when the wait with a limit began
+	var since time.Time                                     // when the wait with a limit began
+	due := transport.HeaderBytes + transport.FrameBodyBytes // what must have come when the budget is spent
 	for r.end-r.start < n {
+		if more := r.end - r.start - due; more >= 0 {
+			due += (1 + more/transport.FrameBodyBytes) * transport.FrameBodyBytes
+			since, r.budget = time.Time{}, r.stall
+		}
 		if since.IsZero() && (r.end > r.start || r.assembler.Unfinished()) {
 			since = time.Now()
 			if err := r.conn.SetReadDeadline(since.Add(r.budget)); err != nil {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -203,6 +205,67 @@ func TestLargeFrameOfAnotherClass(t *testing.T) {
 		if _, err := r.next(); !errors.Is(err, transport.ErrBadFrame) {
 			t.Errorf("class %v: have %v, want a bad frame", class, err)
 		}
+	}
+}
+
+// Each 64 KiB of a large frame have one StallTimeout. A peer that falls silent within it is given up as soon as
+// within a small one, and costs what has come of it.
+func TestSilenceWithinALargeFrame(t *testing.T) {
+	const stall, pause, part = time.Second, 450 * time.Millisecond, transport.FrameBodyBytes
+	wire := make([]byte, transport.HeaderBytes+transport.MaxFrameBodyBytes)
+	transport.SealFrame(wire, transport.Consensus, false)
+	for _, row := range []struct {
+		name  string
+		bytes []int // each comes a pause after the one before
+		want  time.Duration
+		whole bool
+	}{
+		{"nothing comes behind the header", []int{8}, stall, false},
+		{"all comes slowly", slices.Repeat([]int{part, part / 2, part / 2}, 100), 0, true},
+		{"a byte now and then", slices.Repeat([]int{1}, 100), stall, false},
+		{"a part, and then a byte now and then", append([]int{8 + part}, slices.Repeat([]int{1}, 100)...), stall, false},
+		{"half a part too little", []int{8 + part, part / 2, 1, 1, 1}, stall, false},
+		{"half of it at once", []int{8 + 8*part, part / 2, part/2 - 1, 1}, stall, false},
+		{"half of it and more at once", []int{8 + 8*part + 1, part - 1}, pause + stall, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			here, there := net.Pipe()
+			defer here.Close()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				left := wire
+				for i, n := range row.bytes {
+					if i > 0 {
+						<-time.After(pause)
+					}
+					n = min(n, len(left))
+					if _, err := there.Write(left[:n]); err != nil || n == len(left) {
+						return
+					}
+					left = left[n:]
+				}
+			}()
+			r := newFrameReader(here, transport.ClassConsensus, 64<<20, stall)
+			began := time.Now()
+			body, err := r.next()
+			took, came := time.Since(began), r.end-r.start
+			here.Close()
+			<-done
+			there.Close()
+			if row.whole {
+				if err != nil || len(body.Bytes) != transport.MaxFrameBodyBytes {
+					t.Errorf("%s: %d bytes, %v", row.name, len(body.Bytes), err)
+				}
+				return
+			}
+			if !errors.Is(err, os.ErrDeadlineExceeded) || took != row.want {
+				t.Errorf("%s: %v after %v, want an end after %v", row.name, err, took, row.want)
+			}
+			if most := max(readBufferBytes, 2*came); len(r.buf) > most {
+				t.Errorf("%s: a buffer of %d for %d bytes", row.name, len(r.buf), came)
+			}
+		})
 	}
 }
 

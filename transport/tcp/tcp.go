@@ -80,7 +80,7 @@ type Options struct {
 
 	DialTimeout      time.Duration // to connect [2 s]
 	HandshakeTimeout time.Duration // for the handshake, on both sides [2 s]
-	StallTimeout     time.Duration // for each frame that has begun, in both directions, and for unacknowledged data [10 s]
+	StallTimeout     time.Duration // for each 64 KiB of a frame that has begun, in both directions, and for unacknowledged data [10 s]
 	BulkStallTimeout time.Duration // the same for class bulk, whose receiver may wait for a disk [30 s, at least StallTimeout]
 	IdleTimeout      time.Duration // after which a connection for control or bulk is closed [1 min]
 	BackoffMin       time.Duration // first pause before dialing again [20 ms]
