@@ -73,9 +73,12 @@ func Open(dir string, o Options) (*Engine, error) {
 	if o.RewriteAge == 0 {
 		o.RewriteAge = time.Minute
 	}
-	s := &stalls{to: o.Logger, dir: dir}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	s, log := &stalls{to: o.Logger, dir: dir}, logger{dir, o.Logger, o.Fatal}
 	opts := &pebble.Options{
-		FS:                 o.FS,
+		FS:                 valuesFS{o.FS, log.Fatalf},
 		DisableWAL:         true,
 		ReadOnly:           o.ReadOnly,
 		Cache:              cache,
@@ -87,8 +90,10 @@ func Open(dir string, o Options) (*Engine, error) {
 		// Writes wait when so much is not flushed yet. Apply waits with them, and every put.
 		MemTableStopWritesThreshold: 4,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
-		Logger:                      logger{dir, o.Logger, o.Fatal},
-		EventListener:               &pebble.EventListener{BackgroundError: e.fail, WriteStallBegin: s.begin, WriteStallEnd: s.end},
+		Logger:                      log,
+		EventListener: &pebble.EventListener{
+			BackgroundError: e.fail, BlobFileRewriteEnd: e.rewritten, WriteStallBegin: s.begin, WriteStallEnd: s.end,
+		},
 	}
 	opts.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
 		return pebble.ValueSeparationPolicy{
@@ -96,7 +101,7 @@ func Open(dir string, o Options) (*Engine, error) {
 			// A table names values in at most this number of files that overlap. A merge that would exceed it writes
 			// the values again, in the order of their keys. So a range of keys reads few places of the disk.
 			MaxBlobReferenceDepth: 10,
-			TargetGarbageRatio:    0.2, // of the files of values; more garbage is written off
+			TargetGarbageRatio:    e.garbageRatio(), // of the files of values; more garbage is written off
 		}
 	}
 	for i := range opts.Levels {

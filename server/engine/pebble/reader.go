@@ -22,7 +22,7 @@ func (r *reader) Newest(k engine.Key) (found engine.Key, value []byte, ok bool, 
 	if found, ok, err = r.Find(k); !ok {
 		return found, nil, false, err
 	}
-	b, err := r.point.ValueAndErr()
+	b, err := valueAt(r.point)
 	return found, bytes.Clone(b), err == nil, err
 }
 
@@ -114,7 +114,7 @@ func (i *iterator) at(valid bool) bool {
 }
 
 func (i *iterator) Key() engine.Key        { return i.key }
-func (i *iterator) Value() ([]byte, error) { return i.it.ValueAndErr() }
+func (i *iterator) Value() ([]byte, error) { return valueAt(i.it) }
 
 func (i *iterator) Close() error {
 	if i.it == nil {

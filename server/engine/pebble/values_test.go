@@ -3,7 +3,9 @@ package pebble_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -142,6 +144,76 @@ func TestOpensWithoutFilesOfValues(t *testing.T) {
 		}
 		if !hasValues(t, fs) {
 			t.Error("the later value is in no file of values")
+		}
+	}
+}
+
+// TestRotInAFileOfValues: a value whose file has rotted, or lacks its end, is an error and no panic.
+func TestRotInAFileOfValues(t *testing.T) {
+	for name, rot := range map[string]func([]byte) []byte{
+		"a bit has changed":     func(b []byte) []byte { b[10] ^= 1; return b },
+		"the end is missing":    func(b []byte) []byte { return b[:len(b)/2] },
+		"the end has changed":   func(b []byte) []byte { b[len(b)-1] ^= 1; return b },
+		"nothing of it is left": func([]byte) []byte { return nil },
+	} {
+		fs := vfs.NewMem()
+		o := pebble.Options{FS: fs, BlockCacheBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)}
+		e, err := pebble.Open("db", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeBytes(t, e, noise(1000))
+		if err := errors.Join(e.Flush(), e.Close()); err != nil {
+			t.Fatal(err)
+		}
+		paths, err := fs.List("db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			if !strings.HasSuffix(path, ".blob") {
+				continue
+			}
+			path = fs.PathJoin("db", path)
+			r, err := fs.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := io.ReadAll(r)
+			if err := errors.Join(err, r.Close()); err != nil {
+				t.Fatal(err)
+			}
+			w, err := fs.Create(path, vfs.WriteCategoryUnspecified)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = w.Write(rot(b))
+			if err := errors.Join(err, w.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e, err = pebble.Open("db", o); err != nil {
+			t.Fatal(err)
+		}
+		r := e.Read()
+		k := engine.Key{Prefix: []byte("ka"), Main: 1}
+		if _, b, ok, err := r.Newest(k); ok || err == nil {
+			t.Errorf("%s: a look-up finds %d bytes, %v", name, len(b), err)
+		}
+		if _, ok, err := r.Find(k); !ok || err != nil {
+			t.Errorf("%s: the key is not found: %v", name, err)
+		}
+		it := r.Iterate([]byte("k"), []byte("l"))
+		if !it.Next() {
+			t.Errorf("%s: the iterator has no key", name)
+		}
+		if b, err := it.Value(); err == nil {
+			t.Errorf("%s: the iterator has %d bytes", name, len(b))
+		}
+		_ = it.Close()
+		r.Close()
+		if err := e.Close(); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
