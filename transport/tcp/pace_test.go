@@ -1,13 +1,16 @@
 package tcp
 
 import (
+	"bytes"
 	"math"
+	"math/rand/v2"
 	"net"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/internal/crcjoin"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
@@ -177,4 +180,94 @@ func TestStallTimeOfAFrame(t *testing.T) {
 			}
 		}
 	})
+}
+
+// arrivals is a receiver that keeps what comes, in order.
+type arrivals struct {
+	guest
+	messages chan raftpb.Message
+	pulses   chan string
+}
+
+func (a *arrivals) Receive(_ uint64, batch []transport.Envelope) {
+	for _, e := range batch {
+		a.messages <- e.Message
+	}
+}
+
+func (a *arrivals) Deliver(_ uint64, _ transport.Kind, body []byte) { a.pulses <- string(body) }
+
+func (a *arrivals) Unreachable(uint64) {}
+
+// TestLargeFramesArrive: what is sent in large frames arrives as it was, in plain TCP and in TLS, with pulses
+// between the frames and small messages between large ones. The sums of entries arrive with them.
+func TestLargeFramesArrive(t *testing.T) {
+	authority := newAuthority(t, "ours")
+	for _, row := range []struct {
+		name     string
+		one, two *TLS
+	}{{"plain", nil, nil}, {"TLS", authority.member(1), authority.member(2)}} {
+		in := &arrivals{messages: make(chan raftpb.Message, 100), pulses: make(chan string, 1000)}
+		one, two := hostWith(t, 1, row.one), hostWith(t, 2, row.two)
+		one.now = func() time.Time { return time.Unix(1, 0) } // a link without a limit
+		one.SetPeer(2, two.Addr())
+		two.SetPeer(1, one.Addr())
+		one.Start(one)
+		two.Start(in)
+		const messages = 60
+		rng := rand.New(rand.NewPCG(1, 1))
+		var sent []raftpb.Message
+		for index := range uint64(messages) {
+			m := raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2, Index: index + 1}
+			for range rng.IntN(5) {
+				data := make([]byte, []int{10, 5000, transport.FrameBodyBytes, 1<<20 + 3, 2 << 20}[rng.IntN(5)])
+				for i := range data {
+					data[i] = byte(rng.Uint32())
+				}
+				e := raftpb.Entry{Term: 1, Index: index, Data: data}
+				if rng.IntN(2) == 0 {
+					e.Sum = crcjoin.Sum(data)
+				}
+				m.Entries = append(m.Entries, e)
+			}
+			sent = append(sent, m)
+		}
+		eventually(t, "a connection", func() bool { return one.Send(2, heartbeat(1, 2, 1000)) && len(in.messages) > 0 })
+		for next(t, in.messages, "a heartbeat"); len(in.messages) > 0; {
+			<-in.messages
+		}
+		go func() {
+			for i := range sent {
+				one.Send(2, []transport.Envelope{{Group: 1, Message: sent[i]}})
+				one.SendBytes(2, transport.Pulse, []byte("a pulse"))
+			}
+		}()
+		for i := 0; i < messages; {
+			m := next(t, in.messages, "a message")
+			if m.Type == raftpb.MsgHeartbeat {
+				continue
+			}
+			if m.Index != sent[i].Index || len(m.Entries) != len(sent[i].Entries) {
+				t.Fatalf("%s: message %d with %d entries, want %d with %d", row.name, m.Index, len(m.Entries), sent[i].Index, len(sent[i].Entries))
+			}
+			for k, e := range m.Entries {
+				if want := sent[i].Entries[k].Data; !bytes.Equal(e.Data, want) || e.Sum != crcjoin.Sum(want) {
+					t.Errorf("%s: entry %d of message %d has %d bytes with sum %08x, want %d with %08x", row.name, k, m.Index, len(e.Data), e.Sum, len(want), crcjoin.Sum(want))
+				}
+			}
+			i++
+		}
+		if p := next(t, in.pulses, "a pulse"); p != "a pulse" {
+			t.Errorf("%s: pulse %q", row.name, p)
+		}
+		k, have := one.Stats().Kinds[transport.Consensus], two.Stats().Kinds[transport.Consensus]
+		if mean := k.BytesSent / k.FramesSent; mean < 2*transport.FrameBodyBytes {
+			t.Errorf("%s: a frame has %d bytes, in the mean", row.name, mean)
+		}
+		if k.FramesSent != have.FramesReceived || k.BytesSent != have.BytesReceived {
+			t.Errorf("%s: sent %+v, received %+v", row.name, k, have)
+		}
+		one.Close()
+		two.Close()
+	}
 }
