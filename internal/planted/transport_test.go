@@ -6,6 +6,14 @@ var transportBugs = []bug{
 		`p.size = sizeAt(`, `p.size = p.size | sizeAt(`}}},
 	{name: "large_frames_to_all", what: "a peer that takes no large frames gets them", in: "transport/tcp", found: "TestLargeFramesNeedTheirVersion", edits: []edit{{"transport/tcp/link.go",
 		`class != transport.ClassConsensus || v.version < largeFrames`, `class != transport.ClassConsensus`}}},
+	{name: "large_frames_after_a_long_burst", what: "a connection that becomes slow in a long burst keeps large frames, and pulses wait for them", in: "transport/tcp", found: "TestPaceOfABurstWithoutEnd", edits: []edit{{"transport/tcp/pace.go",
+		`p.bytes, p.began = p.bytes/2, p.began.Add(took/2)`, `_ = took`}}},
+	{name: "large_frames_may_be_silent", what: "a peer that falls silent within a large frame is waited for as long as for sixteen frames", in: "transport/tcp", found: "TestSilenceWithinALargeFrame", edits: []edit{{"transport/tcp/reader.go",
+		`since, r.budget = time.Time{}, r.stall`, `since, r.budget = time.Time{}, 16*r.stall`}}},
+	{name: "large_frames_on_other_connections", what: "a frame of messages on a connection of another class, larger than its buffer, makes the reader spin without an end", in: "transport/tcp", found: "TestLargeFrameOfAnotherClass", edits: []edit{{"transport/tcp/reader.go",
+		`err = r.assembler.Reject(h)`, `_ = r.assembler.Reject(h)`}}},
+	{name: "stall_times_for_headers", what: "a frame of 64 KiB has two stall times at its sender, since its header makes it longer", in: "transport/tcp", found: "TestStallTimeOfAFrame", edits: []edit{{"transport/tcp/link.go",
+		`(bytesOf(p)+transport.FrameBodyBytes/2)/transport.FrameBodyBytes`, `(bytesOf(p)+transport.FrameBodyBytes-1)/transport.FrameBodyBytes`}}},
 	{name: "keep_revoked", what: "a host keeps connections whose certificates it would not accept any more", in: "transport/tcp", found: "TestDistrustedConnectionsEnd", edits: []edit{{"transport/tcp/trust.go",
 		`func (t *Transport) endDistrusted() {
 	for _, id := range t.peerIDs() {`, `func (t *Transport) endDistrusted() {
