@@ -36,8 +36,8 @@ func NewAssembler(c Class, maxBytes int) *Assembler {
 	return &Assembler{class: c, maxBytes: maxBytes}
 }
 
-// Reject returns why no frame with this header comes on the connection, or nil. Add asks it, too. A reader asks
-// it before the body has come: another class may have larger frames than the reader has space for.
+// Reject returns why no frame with this header comes on the connection, or nil. Add asks it, too. A reader
+// asks it before the body has come: another class may have larger frames than the reader has space for.
 func (a *Assembler) Reject(h Header) error {
 	if h.Kind >= Kinds || h.Kind.Class() != a.class {
 		return fmt.Errorf("%w: a %v frame on a connection of class %v", ErrBadFrame, h.Kind, a.class)

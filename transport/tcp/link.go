@@ -121,8 +121,8 @@ func (l *link) tryWrite(p [][]byte) (int, error) {
 	return a.n, err
 }
 
-// writeAll writes all of p, which is a frame or the rest of one. Every 64 KiB of it may take one stall time. They
-// are rounded, since a header, and what TLS adds, are no 64 KiB of their own.
+// writeAll writes all of p, which is a frame or the rest of one. Every 64 KiB of it may take one stall time.
+// Their number is rounded: a header, and what TLS adds, have no stall time.
 func (l *link) writeAll(p [][]byte, stall time.Duration) error {
 	stall *= time.Duration(max(1, (bytesOf(p)+transport.FrameBodyBytes/2)/transport.FrameBodyBytes))
 	n, err := l.tryWrite(p)

@@ -12,8 +12,8 @@ import (
 // transport.MaxFrameBodyBytes.
 //
 // The speed is that of the last burst: of what was written with no rest between two frames. The kernel takes
-// maxUnsentBytes at once, whatever the link does. So a burst says something when it has twice as much. A burst
-// may have no end, and the link may become slow in it: of a long burst the first half is forgotten.
+// maxUnsentBytes at once, whatever the link does. So a burst says something when it has twice as much. A
+// burst may have no end, and the link may become slow in it: of a long burst the first half is forgotten.
 //
 // It belongs to the goroutine that writes.
 type pace struct {

@@ -74,7 +74,7 @@ func TestPaceNeedsALongBurst(t *testing.T) {
 func TestPaceOfABurstWithoutEnd(t *testing.T) {
 	var now time.Time
 	p := &pace{now: func() time.Time { return now }}
-	frame := func(bytesPerSecond int) {
+	frame := func(bytesPerSecond int64) {
 		n := transport.HeaderBytes + p.frameBytes()
 		p.writes(n)
 		now = now.Add(time.Duration(n) * time.Second / time.Duration(bytesPerSecond))

@@ -9,10 +9,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Errors of the disk in files of values need care, because Pebble v2.1.7 does not take all of them as it takes
-// those of tables. It fails with a nil pointer, in a goroutine of its own, when the end of such a file cannot be
-// written or synced (cockroachdb/pebble#6128). And it tells no error of a file that it writes again: it tries
-// again at once, without an end. And it panics about a file whose end is not what it was.
+// Pebble v2.1.7 does not take every error of the disk in a file of values as it takes an error in a table:
+//   - An error at the end of the file, or of its sync, makes a nil pointer in a goroutine of Pebble's
+//     (cockroachdb/pebble#6128).
+//   - An error while a file is written again is told nowhere. Pebble tries again at once, without an end.
+//   - A file whose end is not what it was makes a read panic.
 
 // valuesFS calls fatal, which does not return, when the end of a file of values cannot be written. An error
 // before that is Pebble's.
