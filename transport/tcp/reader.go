@@ -24,8 +24,9 @@ import (
 // The wait for the first byte of a body has no limit, since a peer may have nothing to say. From then on each
 // frame of the body has one StallTimeout, whatever the reads bring: a peer that sends a byte now and then
 // counts as silent. So does a peer that sends pulses, and not the rest of an append. Each further 64 KiB of a
-// large frame has a StallTimeout, which begins when those before have come. What counts is the time that the
-// reader waits, not the time in which a receiver works.
+// large frame has a StallTimeout, which begins when those before have come. Their number is rounded, as it is
+// at the sender (link.writeAll). What counts is the time that the reader waits, not the time in which a
+// receiver works.
 type frameReader struct {
 	conn       net.Conn
 	stall      time.Duration
@@ -116,7 +117,7 @@ func (r *frameReader) fill(n int) error {
 	var since time.Time                                     // when the wait with a limit began
 	due := transport.HeaderBytes + transport.FrameBodyBytes // what must have come when the budget is spent
 	for r.end-r.start < n {
-		if more := r.end - r.start - due; more >= 0 {
+		if more := r.end - r.start - due; more >= 0 && n-due > transport.FrameBodyBytes/2 {
 			due += (1 + more/transport.FrameBodyBytes) * transport.FrameBodyBytes
 			since, r.budget = time.Time{}, r.stall
 		}
