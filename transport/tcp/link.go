@@ -109,6 +109,19 @@ func after(pieces [][]byte, n int) [][]byte {
 	return pieces
 }
 
+// first returns the first n bytes of pieces, or all. The pieces stay as they are.
+func first(pieces [][]byte, n int) (part [][]byte) {
+	for _, p := range pieces {
+		if n == 0 {
+			break
+		}
+		p = p[:min(n, len(p))]
+		part = append(part, p)
+		n -= len(p)
+	}
+	return part
+}
+
 // tryWrite passes p to the socket once, without waiting. The socket may take all of p, a part or nothing.
 func (l *link) tryWrite(p [][]byte) (int, error) {
 	a := &l.attempt
@@ -121,19 +134,26 @@ func (l *link) tryWrite(p [][]byte) (int, error) {
 	return a.n, err
 }
 
-// writeAll writes all of p, which is a frame or the rest of one. Every 64 KiB of it may take one stall time.
-// Their number is rounded: a header, and what TLS adds, have no stall time.
+// partBytes is how much may take one stall time: a frame of 64 KiB with its header, and with what TLS adds.
+const partBytes = transport.FrameBodyBytes + 2<<10
+
+// writeAll writes all of p, which is a frame or the rest of one. What the socket does not take at once is
+// written in parts, and each may take one stall time.
 func (l *link) writeAll(p [][]byte, stall time.Duration) error {
-	stall *= time.Duration(max(1, (bytesOf(p)+transport.FrameBodyBytes/2)/transport.FrameBodyBytes))
 	n, err := l.tryWrite(p)
 	if p = after(p, n); err != nil || len(p) == 0 {
 		return err
 	}
-	if err := l.conn.SetWriteDeadline(time.Now().Add(stall)); err != nil {
-		return err
-	}
-	if _, err := (*net.Buffers)(&p).WriteTo(l.conn); err != nil {
-		return err
+	for len(p) > 0 {
+		if err := l.conn.SetWriteDeadline(time.Now().Add(stall)); err != nil {
+			return err
+		}
+		part := first(p, partBytes)
+		n := bytesOf(part)
+		if _, err := (*net.Buffers)(&part).WriteTo(l.conn); err != nil {
+			return err
+		}
+		p = after(p, n)
 	}
 	// A deadline that expires while the link is idle would fail the next tryWrite.
 	return l.conn.SetWriteDeadline(time.Time{})

@@ -139,17 +139,23 @@ func TestLargeFramesNeedTheirVersion(t *testing.T) {
 	}
 }
 
-// stalled is a connection whose socket takes nothing at once. It keeps the first time limit of a write.
+// stalled is a connection whose socket takes nothing at once. It counts the time limits of writes.
 type stalled struct {
 	net.Conn
-	limit time.Time
+	limits  int
+	longest time.Duration
+	wrote   []byte
 }
 
-func (*stalled) Write(b []byte) (int, error) { return len(b), nil }
+func (s *stalled) Write(b []byte) (int, error) {
+	s.wrote = append(s.wrote, b...)
+	return len(b), nil
+}
 
 func (s *stalled) SetWriteDeadline(at time.Time) error {
-	if s.limit.IsZero() {
-		s.limit = at
+	if !at.IsZero() {
+		s.limits++
+		s.longest = max(s.longest, time.Until(at))
 	}
 	return nil
 }
@@ -159,7 +165,8 @@ type full struct{ syscall.RawConn }
 
 func (full) Write(func(uintptr) bool) error { return nil }
 
-// A frame has one stall time for every 64 KiB of its body. Its header, and what TLS adds, have none.
+// A receiver may stop for one stall time, wherever in a frame. A frame has one for every 64 KiB of its body. Its
+// header, and what TLS adds, have none.
 func TestStallTimeOfAFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, row := range []struct{ bytes, want int }{
@@ -172,11 +179,12 @@ func TestStallTimeOfAFrame(t *testing.T) {
 		} {
 			c := &stalled{}
 			l := &link{conn: c, raw: full{}}
-			if err := l.writeAll([][]byte{make([]byte, row.bytes)}, time.Second); err != nil {
+			frame := bytes.Repeat([]byte("a frame"), row.bytes)[:row.bytes]
+			if err := l.writeAll([][]byte{frame[:row.bytes/3], frame[row.bytes/3:]}, time.Second); err != nil {
 				t.Fatal(err)
 			}
-			if have := time.Until(c.limit); have != time.Duration(row.want)*time.Second {
-				t.Errorf("%d bytes have %v, want %d stall times of a second", row.bytes, have, row.want)
+			if c.limits != row.want || c.longest != time.Second || !bytes.Equal(c.wrote, frame) {
+				t.Errorf("%d bytes have %d time limits of %v at most, want %d of a second; %d are written", row.bytes, c.limits, c.longest, row.want, len(c.wrote))
 			}
 		}
 	})
