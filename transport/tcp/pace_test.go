@@ -165,8 +165,8 @@ type full struct{ syscall.RawConn }
 
 func (full) Write(func(uintptr) bool) error { return nil }
 
-// A receiver may stop for one stall time, wherever in a frame. A frame has one for every 64 KiB of its body. Its
-// header, and what TLS adds, have none.
+// A receiver may stop for one stall time, wherever in a frame. A frame has one for every 64 KiB of its body.
+// Its header, and what TLS adds, have none.
 func TestStallTimeOfAFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, row := range []struct{ bytes, want int }{
