@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -57,7 +58,7 @@ func (s *servant) start() {
 // end sends a signal and returns the exit status; -1 is death by the signal.
 func (s *servant) end(signal os.Signal) int {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(signal); err != nil {
+	if err := s.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		s.t.Fatal(err)
 	}
 	_ = s.cmd.Wait()
