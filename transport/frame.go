@@ -12,8 +12,8 @@ import (
 // A body of at most FrameBodyBytes is one frame. A longer one is cut into frames: all but the last have at
 // least FrameBodyBytes, and are flagged as continued. Frames of other kinds may come between them, so a pulse
 // waits for one frame and not for a whole append. A sender chooses the size of a frame of kind Consensus, by
-// the speed of its connection. Each frame has a checksum of its own; it covers kind, flag and length too,
-// since a frame that is taken for another kind would be as wrong as one with other bytes.
+// the speed of its connection. Each frame has a checksum of its own. It covers kind, flag and length, too:
+// a frame that is taken for another kind is as wrong as one with other bytes.
 //
 // Rejected: a body of any length with a checksum at its end. Nothing could overtake it, and 64 MiB would be
 // read before the first flipped bit is noticed.

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/millrace/millrace/internal/scratch"
 )
@@ -379,8 +378,8 @@ func (d *day) moveAll(t *testing.T) {
 	d.client.goesOn(t, 10)
 }
 
-// removeOne removes member 4. The others are well at once, do not dial it for ever, and each of them knows
-// how many voters may fail.
+// removeOne removes member 4. The others are well at once, and each of them knows how many voters may fail.
+// They forget it when it has been silent for 16 election timeouts, and do not dial it after that.
 func (d *day) removeOne(t *testing.T) {
 	d.wellEverywhere(t)
 	for _, p := range d.running() {
@@ -389,8 +388,11 @@ func (d *day) removeOne(t *testing.T) {
 			return out
 		}, "2 more voters may fail")
 	}
-	gone := d.members[4]
+	gone, removed := d.members[4], map[uint64]int{}
 	since := gone.mark()
+	for _, p := range d.running() {
+		removed[p.id] = p.mark()
+	}
 	mustMillrace(t, "members", "execute", d.members[1].path(), "remove", "4", "--yes")
 	if err := gone.exits(t); err == nil {
 		t.Fatal("a member that was removed has ended with status 0")
@@ -398,18 +400,27 @@ func (d *day) removeOne(t *testing.T) {
 	d.logs(t, gone, since, "was removed")
 	delete(d.members, 4)
 	d.wellEverywhere(t)
-	marks, began := map[uint64]int{}, time.Now()
 	for _, p := range d.running() {
-		marks[p.id] = p.mark()
 		d.see(t, fmt.Sprintf("millrace members list on member %d", p.id), func() string {
 			out, _ := millrace(t, "members", "list", p.path())
 			return out
 		}, "1 more voters may fail")
 	}
+	marks := map[uint64]int{}
+	for _, p := range d.running() {
+		if err := within(3*promised, func() error {
+			if has(p.logged(removed[p.id]), "a host is forgotten", "peer=4") == "" {
+				return errors.New("it is not forgotten")
+			}
+			return nil
+		}); err != nil {
+			t.Errorf("member %d of the member that was removed: %v", p.id, err)
+		}
+		marks[p.id] = p.mark()
+	}
 	d.client.goesOn(t, 100)
 	for _, p := range d.running() {
-		// A member forgets it after some seconds. Until then it dials, and says so once a second at most.
-		if text := p.logged(marks[p.id]); strings.Count(text, "peer=4") > 1+int(time.Since(began)/time.Second) {
+		if text := p.logged(marks[p.id]); strings.Contains(text, "peer=4") {
 			t.Errorf("member %d still dials the member that was removed:\n%s", p.id, text)
 		}
 	}

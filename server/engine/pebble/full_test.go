@@ -57,8 +57,8 @@ func TestFullDiskOfTheManifestIsFatal(t *testing.T) {
 	}
 }
 
-// TestFullDiskOfAFileOfValues: whatever part of a file of values a full disk refuses, the engine fails with
-// the sentence, or Fatal gets it: Pebble cannot continue behind the end of the file.
+// TestFullDiskOfAFileOfValues: a full disk may refuse any part of a file of values. The engine fails with the
+// sentence. At the end of the file Fatal gets it, because Pebble cannot continue.
 func TestFullDiskOfAFileOfValues(t *testing.T) {
 	for _, row := range []struct {
 		name    string

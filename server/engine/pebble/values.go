@@ -9,7 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Pebble v2.1.7 does not take every error of the disk in a file of values as it takes an error in a table:
+// Pebble v2.1.7 does not take every error of the disk in a file of values as it takes an error in a table.
+//
 //   - An error at the end of the file, or of its sync, makes a nil pointer in a goroutine of Pebble's
 //     (cockroachdb/pebble#6128).
 //   - An error while a file is written again is told nowhere. Pebble tries again at once, without an end.
