@@ -30,7 +30,25 @@ type side struct {
 	addr string
 	conn *grpc.ClientConn
 	cl   *clientv3.Client
+	// ended is closed when the process of the side has ended. It is nil for a member of this process.
+	ended chan struct{}
 }
+
+// endsNow reports whether the process of the side ends, which takes a moment after its connections.
+func (s *side) endsNow() bool {
+	if s.ended == nil {
+		return false
+	}
+	select {
+	case <-s.ended:
+		return true
+	case <-time.After(toEnd):
+		return false
+	}
+}
+
+// toEnd is how long a process may take to end when its connections are gone.
+const toEnd = 2 * time.Second
 
 func binary(t *testing.T, variable string) string {
 	t.Helper()
@@ -69,13 +87,14 @@ func (s *side) args(t *testing.T, flags []string) []string {
 // etcd starts a process of etcd.
 func etcd(t *testing.T, program string, flags ...string) *side {
 	t.Helper()
-	s := &side{name: "etcd", addr: port(t)}
+	s := &side{name: "etcd", addr: port(t), ended: make(chan struct{})}
 	cmd := exec.Command(program, s.args(t, flags)...)
 	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	go func() { defer close(s.ended); _ = cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-s.ended })
 	s.connect(t)
 	return s
 }

@@ -50,6 +50,9 @@ const resets = 20
 // quiet is how long nothing comes when a stream has said all.
 const quiet = 300 * time.Millisecond
 
+// processEnds is the answer of a process that a row has ended.
+const processEnds = "the process ends"
+
 // send sends a row, and returns the lines of the answer.
 func (s *side) send(t *testing.T, r *row, lines []string) []string {
 	t.Helper()
@@ -65,6 +68,10 @@ func (s *side) send(t *testing.T, r *row, lines []string) []string {
 		// A reset has lost what the other side said before: a connection was closed with bytes of ours unread.
 		for try := 0; try == 0 || try < resets && strings.Contains(out, syscall.ECONNRESET.Error()); try++ {
 			out = s.call(ctx, r, rest, lines[1:])
+		}
+		// A connection of a process that ends is closed, reset or refused.
+		if strings.HasPrefix(out, codes.Unavailable.String()+": ") && s.endsNow() {
+			out = processEnds
 		}
 	case "raw":
 		method, message, _ := strings.Cut(rest, " ")
