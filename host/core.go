@@ -66,7 +66,7 @@ func (g *Group) hasReady() bool { return !g.writes.discarding.waitsForLane && g.
 
 // shrink releases the scratch memory of a group that has begun to be idle: most groups of a process may be.
 func (g *Group) shrink() {
-	g.work.taken, g.work.entries = inputs{}, nil
+	g.work.taken, g.work.entries, g.work.joiner = inputs{}, nil, raftpb.Joiner{}
 	g.work.outgoing.Shrink()
 	g.inbox.shrink()
 	g.proposals.batching.Shrink()

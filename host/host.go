@@ -282,6 +282,7 @@ type groupWork struct {
 	held     outbox.CommitDelay
 	began    time.Duration  // the turn, by the clock
 	entries  []raftpb.Entry // scratch for proposals
+	joiner   raftpb.Joiner  // of proposals that become one entry
 	ordered  bool           // it was told to campaign, in this turn
 	wanted   turn.Wanted    // duties
 	dutiesAt sched.Time     // of the last turn,

@@ -38,7 +38,7 @@ func (g *Group) propose(batch []proposals.Proposal) (next []proposals.Proposal) 
 	}
 	together := g.proposals.Together && len(batch) > 1
 	if together {
-		joined := proposals.JoinEntries(g.work.entries, bytes)
+		joined := g.work.joiner.Join(g.work.entries)
 		clear(g.work.entries)
 		g.work.entries = append(g.work.entries[:0], joined)
 	}
@@ -123,7 +123,7 @@ func (g *Group) proposeEntries(entries []raftpb.Entry, commands, own int) (first
 func (g *Group) proposePacked(entries []raftpb.Entry) (first, last uint64, err error) {
 	commands := len(entries)
 	if commands > 1 && g.packs() {
-		entries = g.proposals.Pack(entries)
+		entries = g.proposals.Pack(entries, &g.work.joiner)
 	}
 	first, err = g.proposeEntries(entries, commands, 0)
 	return first, first + uint64(len(entries)) - 1, err

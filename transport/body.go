@@ -119,8 +119,9 @@ func detachBytes(p *[]byte, least int) (left bool) {
 	case len(*p) >= least:
 		return true
 	default:
-		own := make([]byte, len(*p))
-		copy(own, *p)
+		borrowed := *p // a variable: only then the compiler does not fill own with zeros first
+		own := make([]byte, len(borrowed))
+		copy(own, borrowed)
 		*p = own
 	}
 	return false

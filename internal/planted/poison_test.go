@@ -140,7 +140,7 @@ var poisonBugs = []bug{
 	{name: "objects_in_a_batch", what: "a command that names objects shares its entry, and all members refuse it", in: "host", found: "TestForwardedCommandsShareEntries", also: []judge{{in: "sim", test: "TestBatchEntries", args: "-packings 10"}}, edits: []edit{{"host/callroute.go",
 		`		s.Alone = isAboutObjects`, `		_ = isAboutObjects`}}},
 	{name: "joined_without_the_last", what: "of forwarded commands that share an entry the last is lost", in: "host", found: "TestForwardedCommandsShareEntries", edits: []edit{{"host/internal/proposals/pack.go",
-		`JoinEntries(rest[:n], bytes)`, `JoinEntries(rest[:n-1], bytes)`}}},
+		`j.Join(rest[:n])`, `j.Join(rest[:n-1])`}}},
 	{name: "result_without_place", what: "a result that comes before the commit has a receipt of the first command in its entry", in: "sim", found: "TestBatchEntries", args: "-first 54 -packings 1", says: "its command, has the result", edits: []edit{{"propose.go",
 		`c.receipt.Index, c.receipt.Pos, c.receipt.Term = e.Index, e.Pos, e.Term`, `c.receipt.Index, c.receipt.Term = e.Index, e.Term`}}},
 	{name: "rest_of_a_batch_waits", what: "clients of a batch of which the machine has some wait for ever when it halts", in: "host/internal/proposals", found: "TestTheRestOfABatchHears", edits: []edit{{"host/internal/proposals/end.go",

@@ -1,10 +1,12 @@
 package raftpb
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -43,6 +45,29 @@ func AppendBatch(dst []byte, commands ...[]byte) []byte {
 func AppendCommand(dst []byte, command []byte) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(command)))
 	return append(dst, command...)
+}
+
+// Joiner joins commands to batches. It keeps scratch memory between two calls, and belongs to one goroutine.
+type Joiner struct {
+	pieces [][]byte
+	heads  []byte // what is written before each command
+}
+
+// Join returns an EntryBatch with the data of entries, each of which has a single command. The data is what
+// AppendBatch returns. bytes.Join does not fill its memory with zeros before it copies.
+func (j *Joiner) Join(entries []Entry) Entry {
+	heads, begin := slices.Grow(j.heads[:0], BatchOverheadBytes+len(entries)*CommandOverheadBytes), 0
+	j.heads = heads
+	heads = binary.LittleEndian.AppendUint32(heads, uint32(len(entries)))
+	for i := range entries {
+		heads = binary.LittleEndian.AppendUint32(heads, uint32(len(entries[i].Data)))
+		j.pieces = append(j.pieces, heads[begin:], entries[i].Data)
+		begin = len(heads)
+	}
+	data := bytes.Join(j.pieces, nil)
+	clear(j.pieces)
+	j.pieces = j.pieces[:0]
+	return Entry{Type: EntryBatch, Data: data}
 }
 
 // Batch is what is left to read of the data of an EntryBatch. Its form was checked.

@@ -39,6 +39,28 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// A Joiner makes what AppendBatch does, and keeps no command.
+func TestJoiner(t *testing.T) {
+	var j Joiner
+	for _, n := range []int{2, 300, 1, 7} {
+		var commands [][]byte
+		var entries []Entry
+		for i := range n {
+			c := bytes.Repeat([]byte{byte(i + 1)}, i%40+1)
+			commands, entries = append(commands, c), append(entries, Entry{Data: c})
+		}
+		e := j.Join(entries)
+		if e.Type != EntryBatch || !bytes.Equal(e.Data, AppendBatch(nil, commands...)) {
+			t.Fatalf("%d commands became %v %q", n, e.Type, e.Data)
+		}
+		for _, p := range j.pieces[:cap(j.pieces)] {
+			if p != nil {
+				t.Fatalf("after %d commands it keeps %q", n, p)
+			}
+		}
+	}
+}
+
 // An entry says which commands it holds.
 func TestCommandsOfAnEntry(t *testing.T) {
 	for _, c := range []struct {

@@ -1,8 +1,6 @@
 package proposals
 
 import (
-	"encoding/binary"
-
 	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -23,7 +21,7 @@ func (s *Settings) sharesEntry(command []byte, size, n, bytes int) bool {
 
 // Pack joins neighbours among entries, each with one command of a call, that may share an entry. It returns
 // a prefix of the slice, and all commands in their order.
-func (s *Settings) Pack(entries []raftpb.Entry) (packed []raftpb.Entry) {
+func (s *Settings) Pack(entries []raftpb.Entry, j *raftpb.Joiner) (packed []raftpb.Entry) {
 	packed = entries[:0]
 	for rest := entries; len(rest) > 0; {
 		n, bytes := 0, 0
@@ -32,7 +30,7 @@ func (s *Settings) Pack(entries []raftpb.Entry) (packed []raftpb.Entry) {
 			n++
 		}
 		if n > 1 {
-			rest[n-1] = JoinEntries(rest[:n], bytes)
+			rest[n-1] = j.Join(rest[:n])
 			rest = rest[n-1:]
 		}
 		packed, rest = append(packed, rest[0]), rest[1:]
@@ -48,15 +46,4 @@ func (s *Settings) entryShares(data []byte, n, bytes int) bool {
 		_, command, _ = session.Decode(data)
 	}
 	return s.sharesEntry(command, len(data), n, bytes)
-}
-
-// JoinEntries returns one entry with the commands of several, each of which has a single command. Together
-// they have some bytes.
-func JoinEntries(entries []raftpb.Entry, bytes int) raftpb.Entry {
-	data := make([]byte, 0, raftpb.BatchOverheadBytes+len(entries)*raftpb.CommandOverheadBytes+bytes)
-	data = binary.LittleEndian.AppendUint32(data, uint32(len(entries)))
-	for i := range entries {
-		data = raftpb.AppendCommand(data, entries[i].Data)
-	}
-	return raftpb.Entry{Type: raftpb.EntryBatch, Data: data}
 }

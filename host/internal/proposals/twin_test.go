@@ -102,7 +102,7 @@ func (w *queueTwin) Stamp(bool) (time.Duration, bool) { return 0, false }
 func (w *queueTwin) NextFrame() uint64                { w.frame++; return w.frame }
 func (w *queueTwin) Propose(entries []raftpb.Entry) error {
 	if rapid.Bool().Draw(w.T, "pack") {
-		entries = w.queue.Pack(entries)
+		entries = w.queue.Pack(entries, new(raftpb.Joiner))
 	}
 	_, err := w.put(entries)
 	return err
@@ -239,7 +239,7 @@ func (w *queueTwin) receive(*rapid.T) {
 			entries = append(entries, raftpb.Entry{Data: data})
 		}
 		if rapid.Bool().Draw(w.T, "pack") {
-			entries = w.queue.Pack(entries)
+			entries = w.queue.Pack(entries, new(raftpb.Joiner))
 		}
 		for _, e := range entries {
 			w.log = append(w.log, twinEntry{term: w.term, typ: e.Type, data: e.Data})
