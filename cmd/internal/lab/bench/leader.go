@@ -27,6 +27,9 @@ func (l *Leader) Propose(ctx context.Context, member func(host int) *host.Group,
 		at := int(l.at.Load())
 		group := member(at)
 		_, err := group.Propose(ctx, value)
+		if err == nil {
+			return nil // before there is a variable that errors.As moves to the heap
+		}
 		var elsewhere *outcome.NotLeaderError
 		if !errors.As(err, &elsewhere) {
 			return err
