@@ -36,8 +36,9 @@ var reviewedBugs = []bug{
 		`func detachBytes(`, `var all []byte
 
 func detachBytes(`}, {"transport/body.go",
-		`		own := make([]byte, len(*p))
-		copy(own, *p)
+		`		borrowed := *p // a variable: only then the compiler does not fill own with zeros first
+		own := make([]byte, len(borrowed))
+		copy(own, borrowed)
 		*p = own`, `		if cap(all)-len(all) < len(*p) {
 			all = make([]byte, 0, max(len(*p), FrameBodyBytes))
 		}
