@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/host/statemachine"
 	"github.com/millrace/millrace/internal/completion"
+	"github.com/millrace/millrace/internal/timelimit"
 )
 
 // ProposeOption changes one Propose or Submit.
@@ -424,17 +425,19 @@ func (p *Pending[R]) await(ctx context.Context, e *moment) bool {
 		p.mu.Unlock()
 		return true
 	}
+	done, reached := timelimit.Split(ctx)
 	if e.waiter != nil {
 		c := e.channel()
 		p.mu.Unlock()
 		select {
 		case <-c:
 			return true
-		case <-ctx.Done():
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return e.happened
+		case <-done:
+		case <-reached:
 		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return e.happened
 	}
 	w := p.home.waiter()
 	e.waiter = w
@@ -443,7 +446,8 @@ func (p *Pending[R]) await(ctx context.Context, e *moment) bool {
 	case <-w:
 		p.home.waiters.Put(w)
 		return true
-	case <-ctx.Done():
+	case <-done:
+	case <-reached:
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/internal/timelimit"
 	"github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -65,10 +66,19 @@ func endsWith(t *testing.T, n *millrace.Node[int64, int64], cause error, words .
 	if cause != millrace.ErrNotFounded {
 		delete(calls, "Commit") // it ends as Propose does
 	}
+	var limit timelimit.Limit
 	for name, call := range calls {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		err := call(ctx)
 		cancel()
+		client, cancel := context.WithTimeout(context.Background(), time.Minute)
+		began, shared := time.Now(), limit.With(client, 5*time.Second)
+		again := call(shared)
+		shared.Release()
+		cancel()
+		if took := time.Since(began); !errors.Is(again, context.DeadlineExceeded) || took < 5*time.Second || took > 6*time.Second {
+			t.Errorf("%s with a context of a service: after %v: %v", name, took, again)
+		}
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cause) {
 			t.Errorf("%s: %v; want the error of the context and %q", name, err, cause)
 			continue

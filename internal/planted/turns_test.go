@@ -57,6 +57,26 @@ var turnBugs = []bug{
 		`	return b.proposalBytes >= min(b.memory.waiting.Max/8, b.memory.received.Max/16) || b.memory.waiting.Used() >= b.memory.waiting.Max/2`, `	return false`}}},
 	{name: "snapshot_taken_unseen", what: "a snapshot that is queued after the look for one is written to the log, and not restored", in: "host/internal/workqueue", found: "TestNoSnapshotBeforeItIsInstalled", edits: []edit{{"host/internal/workqueue/queue.go",
 		`	case s != installed && s != nil:`, `	case false:`}}},
+	{name: "shared_end_unseen", what: "a command that no quorum takes waits for ever, beyond the time that a service gives it", in: ".", found: "TestEndsSayWhatIsMissing", edits: []edit{{"propose.go",
+		`	case <-done:
+	case <-reached:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.happened {`, `	case <-done:
+	}
+	_ = reached
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.happened {`}}},
+	{name: "read_without_shared_end", what: "a read that no quorum answers waits for ever, beyond the time that a service gives it", in: ".", found: "TestEndsSayWhatIsMissing", edits: []edit{{"host/internal/reads/read.go",
+		`	case <-done:
+	case <-reached:
+	}`, `	case <-done:
+	}
+	_ = reached`}}},
+	{name: "shared_end_early", what: "requests that share an end have less time than they were given", in: "internal/timelimit", found: "TestRequestsEnd", edits: []edit{{"internal/timelimit/timelimit.go",
+		`at: now.Add(after + span), before`, `at: now.Add(after), before`}}},
 	{name: "waits_in_vain_go_on", what: "a leader waits for clients that never come back, round after round", in: "host/batches", found: "TestWaitsForNothingBecomeRare", edits: []edit{{"host/batches/cohort.go",
 		`		c.pause = 1 << c.misses`, `		c.pause = 0`}}},
 	{name: "waits_not_counted", what: "what held commands have waited is not counted, and a host takes the rule that holds for the better one", in: "sim", found: "TestAHostFindsTheBetterRule", edits: []edit{{"host/batches/choice.go",

@@ -24,6 +24,7 @@ const layers = `
 internal/planted                                                                                              |
 internal/repetition                                                                                           |
 internal/lock                                                                                                 |
+internal/timelimit                                                                                            |
 internal/goroutine                                                                                            |
 internal/crcjoin                                                                                              |
 internal/golden                                                                                               |
@@ -82,7 +83,7 @@ host/internal/apply    env vfs raft/raftpb object host/event host/membership hos
 host/internal/members  host/event host/outcome host/membership host/internal/control host/internal/entry host/internal/identity raft/quorum raft/raftpb transport wal internal/lock|
 host/internal/founding host/diagnosis host/internal/entry host/internal/turn raft raft/raftpb transport |
 host/internal/plans    host/membership host/internal/control host/internal/entry host/internal/identity host/internal/turn raft raft/raftpb raft/tracker transport internal/lock|
-host/internal/reads    internal/completion host/internal/budget host/internal/control host/internal/sched internal/lock host/outcome |
+host/internal/reads    internal/completion internal/timelimit host/internal/budget host/internal/control host/internal/sched internal/lock host/outcome |
 host/internal/proposals host/batches raft raft/raftpb transport host/session host/outcome host/statemachine host/internal/budget host/internal/control host/internal/sched host/internal/turn internal/lock internal/completion|
 host/internal/objects  host/event host/outcome host/session host/membership host/internal/bulk host/internal/control host/internal/entry host/internal/turn object object/files raft snapshot vfs internal/lock|
 host/internal/snapshots env raft raft/raftpb snapshot transport vfs host/event host/statemachine internal/repetition host/internal/bulk host/internal/containment host/internal/control host/internal/entry host/internal/identity host/internal/sched internal/lock|
@@ -92,7 +93,7 @@ host/internal/leadership host/membership host/internal/control host/internal/ent
 host/internal/placement env host/membership host/internal/control host/internal/sched raft raft/tracker internal/lock|
 host/internal/peers    host/outcome host/internal/control host/internal/entry host/internal/examination host/internal/identity raft transport internal/lock|
 host                   internal/completion raft/raftpb raft raft/tracker env vfs wal snapshot object object/files transport transport/cert transport/tcp host/flight host/pipeline host/session host/event host/diagnosis host/outcome host/statemachine host/admin host/batches host/membership internal/repetition internal/crcjoin host/internal/* internal/lock internal/arena|
-.                      internal/completion host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
+.                      internal/completion internal/timelimit host host/diagnosis host/event host/session object object/files host/outcome host/statemachine |
 timers                                                                                                        |
 internal/counting      .                                                                                      |
 internal/stopwatch     vfs                                                                                    |

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/internal/timelimit"
 	"github.com/millrace/millrace/server/command"
 	"github.com/millrace/millrace/server/config"
 	"github.com/millrace/millrace/server/kv"
@@ -35,6 +36,8 @@ type Backend struct {
 	Pending atomic.Int64
 	// learns is what Learner said last: each request asks.
 	learns atomic.Bool
+	// limit bounds requests without a timer for each.
+	limit timelimit.Limit
 }
 
 // RequestTimeout is how long a request may wait for its outcome, as in etcd.
@@ -64,8 +67,8 @@ func (b *Backend) identify(h *pb.ResponseHeader) *pb.ResponseHeader {
 
 // propose proposes a command and returns its result. A refusal of the state machine is an error of etcd's.
 func (b *Backend) propose(ctx context.Context, cmd []byte) (command.Result, error) {
-	bounded, cancel := context.WithTimeout(ctx, b.RequestTimeout())
-	defer cancel()
+	bounded := b.limit.With(ctx, b.RequestTimeout())
+	defer bounded.Release()
 	b.Pending.Add(1)
 	defer b.Pending.Add(-1)
 	r, err := b.Node.Propose(bounded, cmd)
@@ -96,8 +99,8 @@ func (b *Backend) view(ctx context.Context, serializable bool, f func() error) e
 	if serializable { // waits for nothing
 		return rpcError(ctx, b.Node.View(ctx, millrace.Local, read))
 	}
-	bounded, cancel := context.WithTimeout(ctx, b.RequestTimeout())
-	defer cancel()
+	bounded := b.limit.With(ctx, b.RequestTimeout())
+	defer bounded.Release()
 	return rpcError(ctx, b.Node.View(bounded, millrace.Linearizable, read))
 }
 

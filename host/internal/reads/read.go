@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 	"github.com/millrace/millrace/internal/completion"
 	"github.com/millrace/millrace/internal/lock"
+	"github.com/millrace/millrace/internal/timelimit"
 )
 
 // Read is one read on its way. The zero value is ready for one Start of a Queue. Poll and Wait may be called
@@ -120,15 +121,23 @@ func (r *Read) Wait(ctx context.Context) (outcome.ReadAt, error) {
 	}
 	ended := r.ended
 	r.mu.Unlock()
-	if ended != nil {
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			q := r.queue
-			q.giveUp(r, fmt.Errorf("millrace: a read of group %d was given up: %w", q.settings.Group, q.wiring.WaitEnd(ctx)))
-			<-ended // at once, unless its function runs
-		}
+	if ended != nil && !isOver(ctx, ended) {
+		q := r.queue
+		q.giveUp(r, fmt.Errorf("millrace: a read of group %d was given up: %w", q.settings.Group, q.wiring.WaitEnd(ctx)))
+		<-ended // at once, unless its function runs
 	}
 	at, _, err := r.Poll()
 	return at, err
+}
+
+// isOver waits for the end of a read, and reports whether that came before the end of a context.
+func isOver(ctx context.Context, ended <-chan struct{}) bool {
+	done, reached := timelimit.Split(ctx)
+	select {
+	case <-ended:
+		return true
+	case <-done:
+	case <-reached:
+	}
+	return false
 }
