@@ -27,17 +27,9 @@ func BoundGarbage(ctx context.Context) {
 	}
 	look := time.NewTicker(lookInterval)
 	defer look.Stop()
-	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	set := 0
 	for {
-		metrics.Read(heap)
-		var live uint64
-		for _, m := range heap {
-			if m.Value.Kind() == metrics.KindUint64 {
-				live += m.Value.Uint64()
-			}
-		}
-		if percent := garbagePercent(live); percent*10 > set*11 || percent*11 < set*10 { // a change stops all goroutines for a moment
+		if percent := garbagePercent(liveBytes()); percent*10 > set*11 || percent*11 < set*10 { // a change stops all goroutines for a moment
 			set = percent
 			debug.SetGCPercent(percent)
 		}
@@ -47,6 +39,18 @@ func BoundGarbage(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// liveBytes returns what the last collection has found to be in use.
+func liveBytes() (live uint64) {
+	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(heap)
+	for _, m := range heap {
+		if m.Value.Kind() == metrics.KindUint64 {
+			live += m.Value.Uint64()
+		}
+	}
+	return live
 }
 
 // garbagePercent returns the percentage of what is live that may be garbage.

@@ -29,9 +29,10 @@ func TestBoundGarbage(t *testing.T) {
 		debug.SetGCPercent(p)
 		return p
 	}
-	look := func(live int) (have int) {
+	look := func(live int) (have int, follows bool) {
 		ballast := make([]byte, live)
 		runtime.GC()
+		want := garbagePercent(liveBytes()) // tests before may have left some MiB
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
@@ -42,20 +43,20 @@ func TestBoundGarbage(t *testing.T) {
 			<-done
 		})
 		runtime.KeepAlive(ballast)
-		return have
+		return have, have*10 <= want*11 && have*11 >= want*10
 	}
 	t.Setenv("GOGC", "")
-	small, large := look(1), look(256<<20)
-	const least = maxPercent / 2 // the tests before may have left some MiB
-	if small < least || small > maxPercent || large < minPercent || large > 30 {
+	small, followsSmall := look(1)
+	large, followsLarge := look(256 << 20)
+	if !followsSmall || small < 2*large || !followsLarge || large < minPercent || large > 30 {
 		t.Errorf("garbage may be %d %% of a small heap, and %d %% of one with 256 MiB", small, large)
 	}
-	if again := look(1); again < least {
+	if again, follows := look(1); !follows || again < 2*large {
 		t.Errorf("garbage may be %d %% of a heap that is small again", again)
 	}
 	t.Setenv("GOGC", "100")
 	debug.SetGCPercent(100)
-	if have := look(256 << 20); have != 100 {
+	if have, _ := look(256 << 20); have != 100 {
 		t.Errorf("GOGC is 100, and the collector is set to %d %%", have)
 	}
 }
