@@ -7,6 +7,7 @@ package timelimit
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +47,7 @@ func (l *Limit) next(now time.Time, after time.Duration) *end {
 	if e := l.shared.Load(); e != nil && now.Before(e.before) {
 		return e
 	}
-	span := after / part
+	span := max(0, min(after/part, math.MaxInt64-after))
 	e := &end{at: now.Add(after + span), before: now.Add(span), reached: make(chan struct{})}
 	time.AfterFunc(after+span, func() { close(e.reached) })
 	l.shared.Store(e)
@@ -59,7 +60,7 @@ type Context struct {
 	end             *end
 
 	mu      sync.Mutex
-	whole   context.Context // has both ends; nil: Done was not called
+	whole   context.Context // a usual one that has both ends; nil: nothing has asked for it
 	release context.CancelFunc
 }
 
@@ -76,28 +77,48 @@ func Split(ctx context.Context) (done, reached <-chan struct{}) {
 func (c *Context) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.usual().Done()
+}
+
+// usual returns a usual context, which says from now on why this one has ended. The caller holds mu.
+func (c *Context) usual() context.Context {
 	if c.whole == nil {
 		c.whole, c.release = context.WithDeadline(c.Context, c.end.at)
 	}
-	return c.whole.Done()
+	return c.whole
 }
 
-// Err implements context.Context.
+// Err implements context.Context. Done is closed before an error is returned, and the error stays the same.
 func (c *Context) Err() error {
-	if err := c.Context.Err(); err != nil {
-		return err
-	}
-	select {
-	case <-c.end.reached:
-		return context.DeadlineExceeded
-	default:
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if isClosed(c.Context.Done()) || isClosed(c.end.reached) {
+		<-c.usual().Done() // it has ended too, or is about to
+	}
 	if c.whole == nil {
 		return nil
 	}
 	return c.whole.Err()
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Value implements context.Context. context.Cause finds the cause by a value, and a child its parent.
+func (c *Context) Value(key any) any {
+	c.mu.Lock()
+	whole := c.whole
+	c.mu.Unlock()
+	if whole != nil {
+		return whole.Value(key)
+	}
+	return c.Context.Value(key)
 }
 
 // Deadline implements context.Context.

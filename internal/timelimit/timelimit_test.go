@@ -3,6 +3,8 @@ package timelimit
 import (
 	"context"
 	"errors"
+	"math"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,6 +121,121 @@ func TestOthersSeeAContext(t *testing.T) {
 		}
 		l.With(t.Context(), 32*time.Second).Release()
 	})
+}
+
+// foreign is a context of a type of its own, as a library's may be. Its values are those of another context.
+type foreign struct {
+	context.Context
+	done chan struct{} // nil: it never ends
+}
+
+func (f foreign) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (f foreign) Done() <-chan struct{}       { return f.done }
+func (f foreign) Err() error {
+	if isClosed(f.done) {
+		return context.Canceled
+	}
+	return nil
+}
+
+// The first reason for which a context ends stays its error and its cause, whatever ends later.
+func TestFirstEndStays(t *testing.T) {
+	why := errors.New("why")
+	for _, c := range []struct {
+		name       string
+		end        func(c *Context, cancel context.CancelCauseFunc)
+		err, cause error
+	}{
+		{"time", func(*Context, context.CancelCauseFunc) { <-time.After(time.Minute) }, context.DeadlineExceeded, context.DeadlineExceeded},
+		{"parent", func(_ *Context, cancel context.CancelCauseFunc) { cancel(why) }, context.Canceled, why},
+		{"release", func(c *Context, _ context.CancelCauseFunc) { c.Done(); c.Release() }, context.Canceled, context.Canceled},
+	} {
+		for _, shared := range []bool{false, true} { // its Done was called before
+			synctest.Test(t, func(t *testing.T) {
+				var l Limit
+				parent, cancel := context.WithCancelCause(t.Context())
+				ctx := l.With(parent, 32*time.Second)
+				defer ctx.Release()
+				if shared {
+					ctx.Done()
+				}
+				c.end(ctx, cancel)
+				for _, later := range []func(){func() {}, func() { cancel(errors.New("late")) }, func() { <-time.After(time.Minute) }} {
+					later()
+					synctest.Wait()
+					if err, cause := ctx.Err(), context.Cause(ctx); err != c.err || cause != c.cause || !isClosed(ctx.Done()) {
+						t.Errorf("%s, Done was called before: %v: %v because of %v, want %v because of %v", c.name, shared, err, cause, c.err, c.cause)
+					}
+				}
+			})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var l Limit
+		client, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		ctx := l.With(foreign{client, nil}, 32*time.Second)
+		<-time.After(time.Minute)
+		if err := context.Cause(ctx); err != context.DeadlineExceeded {
+			t.Errorf("a context that outlives its client has ended because of %v", err)
+		}
+	})
+}
+
+// A context that has an error has a closed channel. A parent tells the two one after the other.
+func TestErrorComesAfterDone(t *testing.T) {
+	for range 100 {
+		var l Limit
+		parent := foreign{t.Context(), make(chan struct{})}
+		ctx := l.With(parent, time.Hour)
+		done := ctx.Done()
+		close(parent.done)
+		if err := ctx.Err(); err == nil || !isClosed(done) {
+			t.Fatalf("it has the error %v, its channel is closed: %v", err, isClosed(done))
+		}
+		ctx.Release()
+	}
+}
+
+// What is derived of a context takes no goroutine.
+func TestChildrenTakeNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Limit
+		ctx := l.With(t.Context(), time.Hour)
+		before := runtime.NumGoroutine()
+		var children []context.Context
+		for range 10 {
+			child, cancel := context.WithCancel(ctx)
+			defer cancel()
+			children = append(children, child)
+		}
+		if n := runtime.NumGoroutine() - before; n > 0 {
+			t.Errorf("%d goroutines for 10 contexts", n)
+		}
+		ctx.Release()
+		for _, c := range children {
+			if c.Err() == nil {
+				t.Error("it has not ended with its parent")
+			}
+		}
+	})
+}
+
+// A limit of hundreds of years does not overflow, and a negative one ends at once.
+func TestExtremeLimits(t *testing.T) {
+	for after, ends := range map[time.Duration]bool{math.MaxInt64: false, math.MaxInt64 / 33 * 32: false, 1: true, 0: true, -time.Hour: true, math.MinInt64: true} {
+		synctest.Test(t, func(t *testing.T) {
+			var l Limit
+			ctx := l.With(t.Context(), after)
+			defer ctx.Release()
+			<-time.After(time.Microsecond)
+			synctest.Wait()
+			at, _ := ctx.Deadline()
+			if ended := ctx.Err() != nil; ended != ends || at.Before(time.Now()) != ends || isClosed(ctx.Done()) != ends {
+				t.Errorf("%v: it has ended: %v; its deadline is %v", after, ctx.Err(), at)
+			}
+		})
+	}
 }
 
 // A context that no Limit has made has one channel.
