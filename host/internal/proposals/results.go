@@ -224,6 +224,12 @@ func (q *Queue) callsOf(at raftpb.Position, term uint64, m session.Mark) (calls 
 func (q *Queue) Overtaken(through uint64) {
 	var calls []*Call
 	q.mu.Lock()
+	if p := &q.popped; p.pack != nil && p.index <= through { // the ring has popped its entry already
+		for _, w := range p.clients[p.next:] {
+			calls = append(calls, w.call)
+		}
+		p.set(nil, 0)
+	}
 	q.ring.PopThrough(through, func(w *Waiter) {
 		w.each(func(w *Waiter, _ uint32) { calls = append(calls, w.call) })
 	})

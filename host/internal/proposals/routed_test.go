@@ -99,33 +99,39 @@ func TestWhatNoTurnHasTakenIsCountedOnce(t *testing.T) {
 	}
 }
 
-// A machine halts in the middle of an entry: the clients behind that place are told that there is no result.
+// A machine halts in the middle of an entry, or a snapshot replaces it there. The clients behind that place
+// are told that there is no result.
 func TestTheRestOfABatchHears(t *testing.T) {
-	q := callQueue()
-	var clients []*twinClient
-	var batch []Proposal
-	for i := range 3 {
-		c := &twinClient{name: string(rune('a' + i))}
-		c.call = &Call{Data: append(make([]byte, session.Room), c.name...), Owner: c}
-		clients, batch = append(clients, c), append(batch, c.call.Begin(q))
-	}
-	q.Offer(batch, 1)
-	q.Accept(2, 7, q.Next(), true)
-	q.AnswerOwn(2, 7, 0)
-	first := []statemachine.Command{{Index: 7, Term: 2}}
-	q.FindCallers(first)
-	if first[0].Caller != clients[0] {
-		t.Fatalf("the first command is of %v", first[0].Caller)
-	}
-	q.Applied(first)
-	q.EndCalls(errors.New("the machine is halted"))
-	for i, c := range clients {
-		want := "[committed failed]"
-		if i == 0 {
-			want = "[committed]"
+	for name, end := range map[string]func(q *Queue){
+		"halt":     func(q *Queue) { q.EndCalls(errors.New("the machine is halted")) },
+		"snapshot": func(q *Queue) { q.Overtaken(7) },
+	} {
+		q := callQueue()
+		var clients []*twinClient
+		var batch []Proposal
+		for i := range 3 {
+			c := &twinClient{name: string(rune('a' + i))}
+			c.call = &Call{Data: append(make([]byte, session.Room), c.name...), Owner: c}
+			clients, batch = append(clients, c), append(batch, c.call.Begin(q))
 		}
-		if have := fmt.Sprint(c.heard); have != want || c.receipt.Pos != uint32(i) {
-			t.Errorf("client %s hears %s of place %d, want %s", c.name, have, c.receipt.Pos, want)
+		q.Offer(batch, 1)
+		q.Accept(2, 7, q.Next(), true)
+		q.AnswerOwn(2, 7, 0)
+		first := []statemachine.Command{{Index: 7, Term: 2}}
+		q.FindCallers(first)
+		if first[0].Caller != clients[0] {
+			t.Fatalf("%s: the first command is of %v", name, first[0].Caller)
+		}
+		q.Applied(first)
+		end(q)
+		for i, c := range clients {
+			want := "[committed failed]"
+			if i == 0 {
+				want = "[committed]"
+			}
+			if have := fmt.Sprint(c.heard); have != want || c.receipt.Pos != uint32(i) {
+				t.Errorf("%s: client %s hears %s of place %d, want %s", name, c.name, have, c.receipt.Pos, want)
+			}
 		}
 	}
 }
