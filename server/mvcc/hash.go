@@ -21,7 +21,8 @@ import (
 //
 // A change behind the compact revision always counts. One at or before it counts if it is the newest of its
 // key at the revision that is asked for, and no tombstone. But if no key lives then, those count that the
-// compaction has kept. A tombstone at the compact revision never counts.
+// compaction has kept. A tombstone at the compact revision never counts. And a key that the last of these
+// revisions has removed and put again counts as removed: etcd's compaction takes it for that.
 
 // Hash is what HashKV answers.
 type Hash struct {
@@ -58,9 +59,10 @@ func (v *view) hash(ctx context.Context, rev int64) (h Hash, err error) {
 	keeps := false // a key lives at rev
 	// Nothing has a version below 1. As in etcd, the hash of nothing is no error.
 	if rev > 0 {
-		err = v.scan(ctx, []byte{0}, []byte{0}, rev, func(item) (bool, error) {
-			keeps = true
-			return false, nil
+		err = v.scan(ctx, []byte{0}, []byte{0}, rev, func(i item) (bool, error) {
+			again, err := v.isPutAgain(i.key, i.Main, i.Sub, rev)
+			keeps = !again
+			return again, err
 		})
 	}
 	if err != nil {
@@ -124,7 +126,20 @@ func (v *view) counts(c change, main int64, sub uint32, rev int64, keeps bool) (
 		at = rev
 	}
 	k, ok, err := v.r.Find(engine.Key{Prefix: keyPrefix(nil, c.key), Main: at, Sub: math.MaxUint32})
-	return ok && k.Main == main && k.Sub == sub, err
+	if !ok || k.Main != main || k.Sub != sub || err != nil {
+		return false, err
+	}
+	again, err := v.isPutAgain(c.key, main, sub, at)
+	return !again, err
+}
+
+// isPutAgain reports whether revision at has removed a key before it put it as main.sub.
+func (v *view) isPutAgain(key []byte, main int64, sub uint32, at int64) (bool, error) {
+	if main < at || sub == 0 {
+		return false, nil
+	}
+	k, ok, err := v.r.Find(engine.Key{Prefix: keyPrefix(nil, key), Main: main, Sub: sub - 1})
+	return ok && k.Main == main, err
 }
 
 // appendHashed appends the bytes of a change that are hashed.

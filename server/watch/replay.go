@@ -127,6 +127,7 @@ func (s *stream) level(v *Service, got []*watcher, next int64) (more bool) {
 }
 
 // cancelCompacted cancels those of some watchers that lack what is compacted now, with the compact revision.
+// As in etcd, their ids stay taken until the client cancels them, too, and gets its answer.
 func (s *stream) cancelCompacted(v *Service, of []*watcher) error {
 	_, compacted := v.hub.store.Revision()
 	v.hub.mu.Lock()
@@ -139,7 +140,7 @@ func (s *stream) cancelCompacted(v *Service, of []*watcher) error {
 	}
 	for _, w := range lost {
 		v.hub.remove(w)
-		delete(s.watchers, w.id)
+		w.of = feed.Range{} // what stays is small
 	}
 	s.mu.Unlock()
 	v.hub.mu.Unlock()

@@ -60,7 +60,11 @@ func (v *Service) Stats() (n Stats) {
 	n = Stats{Streams: len(v.hub.streams), QueuedBytes: v.hub.bytes.Load()}
 	for s := range v.hub.streams {
 		s.mu.Lock()
-		n.Watchers += len(s.watchers)
+		for _, w := range s.watchers {
+			if !w.gone {
+				n.Watchers++
+			}
+		}
 		n.Behind += len(s.behind)
 		s.mu.Unlock()
 	}

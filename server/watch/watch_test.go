@@ -124,6 +124,10 @@ func (c *client) create(r *pb.WatchCreateRequest) {
 	c.requests <- &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}
 }
 
+func (c *client) cancel(id int64) {
+	c.requests <- &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}}
+}
+
 func (c *client) progress() {
 	c.requests <- &pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}
 }
@@ -336,6 +340,30 @@ func TestCompacted(t *testing.T) {
 			t.Errorf("from %d: %v", row.from, r)
 		}
 	}
+
+	// The id stays taken until the client cancels the watch, too. It gets one answer.
+	c.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 4, WatchId: 9})
+	c.next(t)
+	if r := c.next(t); r.WatchId != 9 || !r.Canceled {
+		t.Errorf("a watch of what is compacted: %v", r)
+	}
+	if n := b.Stats().Watchers; n != 1 {
+		t.Errorf("there are %d watchers, want the one of revision 5", n)
+	}
+	c.create(&pb.WatchCreateRequest{Key: []byte("a"), WatchId: 9})
+	if r := c.next(t); r.CancelReason != duplicateID {
+		t.Errorf("a watch with the id of one that is compacted: %v", r)
+	}
+	for range 2 {
+		c.cancel(9)
+	}
+	c.create(&pb.WatchCreateRequest{Key: []byte("a"), WatchId: 9})
+	if r := c.next(t); r.WatchId != 9 || !r.Canceled || r.CompactRevision != 0 {
+		t.Errorf("the answer to a cancel: %v", r)
+	}
+	if r := c.next(t); r.WatchId != 9 || !r.Created || r.Canceled {
+		t.Errorf("a watch with the id of one that was cancelled: %v", r)
+	}
 }
 
 // TestRequests holds the answers to requests that are refused, and ids.
@@ -361,8 +389,8 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%v: %v", row.r, r)
 		}
 	}
-	c.requests <- &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 99}}}
-	c.requests <- &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 0}}}
+	c.cancel(99)
+	c.cancel(0)
 	if r := c.next(t); !r.Canceled || r.WatchId != 0 {
 		t.Errorf("%v", r)
 	}

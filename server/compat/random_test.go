@@ -1,0 +1,156 @@
+package compat
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+var (
+	randomSeed     = flag.Uint64("compat.seed", 1, "TestRandom begins with this seed")
+	randomRuns     = flag.Int("compat.runs", 3, "seeds of TestRandom")
+	randomRequests = flag.Int("compat.requests", 700, "requests of a seed of TestRandom")
+)
+
+// TestRandom sends the same random requests to both, one after the other, and compares all answers, and the
+// events of watches that begin and end between them. Few keys, values, leases and revisions are drawn, so
+// that most requests meet what others have left: a limit beside a filter of revisions, an inner transaction
+// that sees the puts of the outer one, a lease whose keys were taken over, a revision that was compacted.
+func TestRandom(t *testing.T) {
+	binary(t, "MILLRACE_TEST_ETCD")
+	for seed := *randomSeed; seed < *randomSeed+uint64(*randomRuns); seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { runRandom(t, seed) })
+	}
+}
+
+func runRandom(t *testing.T, seed uint64) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	d := &draw{Rand: rand.New(rand.NewPCG(seed, 0)), revision: 1, kept: map[int64]bool{}}
+	var watches [2]*watching
+	sides := both(t)
+	for k, s := range sides {
+		watches[k] = newWatching(ctx, t, s)
+	}
+	var past []string
+	for n := range *randomRequests {
+		method, r, into := d.request()
+		text := fmt.Sprintf("%4d %s %s", n, method, jsonOf(r))
+		past = append(past, text)
+		if method == pb.KV_Compact_FullMethodName { // a watch that is behind would be cancelled
+			catchUp(ctx, t, d, watches)
+		}
+		var answers [2]string
+		for k, s := range sides {
+			answers[k] = s.answer(ctx, d, method, r, proto.Clone(into))
+		}
+		if answers[0] != answers[1] && endsItself(ctx, d, sides[0]) {
+			t.Logf("seed %d: etcd ends after %d requests\n%s\n millrace: %s", seed, n, text, answers[1])
+			return
+		}
+		if answers[0] != answers[1] {
+			t.Fatalf("seed %d\n%s\n etcd:     %s\n millrace: %s", seed, strings.Join(past[max(0, len(past)-40):], "\n"), answers[0], answers[1])
+		}
+		switch {
+		case d.yes(12) && len(watches[0].of) < maxWatches:
+			w := d.watch()
+			past = append(past, "     watch "+jsonOf(w))
+			catchUp(ctx, t, d, watches) // an id is free when its watch was cancelled on both sides
+			for k := range sides {
+				watches[k].begin(w)
+			}
+		case d.yes(60): // of one that exists, was cancelled, or never was
+			id := d.Int64N(int64(len(watches[0].of)) + 2)
+			past = append(past, fmt.Sprint("     cancel watch ", id))
+			catchUp(ctx, t, d, watches) // what comes after it is not for the watch
+			for k := range sides {
+				watches[k].cancel(id)
+			}
+		}
+	}
+	catchUp(ctx, t, d, watches)
+	for n, one := range watches[0].of {
+		if theirs, ours := one.log.String(), watches[1].of[n].log.String(); theirs != ours {
+			t.Errorf("seed %d, watch %s\n%s", seed, jsonOf(one.asked), firstDifference(theirs, ours))
+		}
+	}
+}
+
+// answer sends a request and returns the answer as text, without what differs by nature.
+func (s *side) answer(ctx context.Context, d *draw, method string, r, into proto.Message) string {
+	if err := s.conn.Invoke(ctx, method, r, into); err != nil {
+		return fmt.Sprintf("%v %s", status.Code(err), s.normal(status.Convert(err).Message()))
+	}
+	if h := into.(interface{ GetHeader() *pb.ResponseHeader }).GetHeader(); h != nil {
+		h.ClusterId, h.MemberId, h.RaftTerm = 0, 0, 0
+		d.revision = h.Revision
+	}
+	switch a := into.(type) {
+	case *pb.LeaseTimeToLiveResponse:
+		a.TTL = min(a.TTL, 0)                  // seconds pass
+		slices.SortFunc(a.Keys, bytes.Compare) // etcd has them in no order
+	case *pb.LeaseLeasesResponse:
+		slices.SortFunc(a.Leases, func(a, b *pb.LeaseStatus) int { return int(a.ID - b.ID) })
+	}
+	return jsonOf(into)
+}
+
+// endsItself reports whether etcd ends by one of its own bugs, now or when all of its keys are read.
+//
+// A transaction with changes ends it if a later put keeps the value or the lease of a key that the
+// transaction has removed. And a compaction at the revision of a transaction that removes a key and puts it
+// again takes the put for removed. The next range that finds the key ends the process.
+func endsItself(ctx context.Context, d *draw, etcd *side) bool {
+	for _, at := range []int64{d.compacted, 0} {
+		_, _ = pb.NewKVClient(etcd.conn).Range(ctx, &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: at})
+	}
+	return etcd.endsNow()
+}
+
+// catchUp lets all watches take everything. etcd tells no progress while the start of one is ahead.
+func catchUp(ctx context.Context, t *testing.T, d *draw, watches [2]*watching) {
+	t.Helper()
+	for ; d.revision < d.start; d.revision++ {
+		for _, w := range watches {
+			if _, err := w.side.cl.Put(ctx, "z", "catch up"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, w := range watches {
+		w.catchUp(d.revision)
+	}
+}
+
+// maxWatches bounds the watches of a seed.
+const maxWatches = 40
+
+// firstDifference returns the first lines that differ.
+func firstDifference(etcd, here string) string {
+	theirs, ours := strings.Split(etcd, "\n"), strings.Split(here, "\n")
+	n := 0
+	for n < min(len(theirs), len(ours)) && theirs[n] == ours[n] {
+		n++
+	}
+	at := func(of []string) string { return strings.Join(of[min(n, len(of)):min(n+2, len(of))], "\n") }
+	return fmt.Sprintf("after %d equal events\n etcd:\n%s\n millrace:\n%s", n, at(theirs), at(ours))
+}
+
+func jsonOf(m proto.Message) string {
+	b, err := protojson.MarshalOptions{UseEnumNumbers: true}.Marshal(m)
+	if err != nil {
+		return err.Error()
+	}
+	return compactJSON(b)
+}
