@@ -114,7 +114,7 @@ func (m Machine[C, R]) appendHead(dst []byte, options []ProposeOption) ([]byte, 
 	}
 	switch {
 	case m.objects == nil && len(names) > 0:
-		return nil, fmt.Errorf("millrace: not proposed: %w", ErrNoObjects)
+		return nil, fmt.Errorf("%w; the command is not proposed", ErrNoObjects)
 	case m.objects == nil:
 		return dst, nil
 	}

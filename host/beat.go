@@ -36,11 +36,11 @@ func (c *hostClock) beat() (ticks int) {
 		h.askPlans()
 		h.announceKeys()
 		h.changes.placer.Beat()
-		if beat%int64(2*h.config.electionTicks()/ticksPerHeartbeat) == 0 {
+		rarely := beat%int64(2*h.config.electionTicks()/ticksPerHeartbeat) == 0
+		if h.askSettings(rarely); rarely {
 			h.askForRosters()
 			h.forgetDeparted()
 			h.greetRefusing()
-			h.askSettings()
 		}
 	}
 	h.findHungTurns()

@@ -50,15 +50,19 @@ func (h *Host) greetRefusing() {
 }
 
 // askSettings asks the hosts that are heard and have not said how they are set: the body may have been
-// lost. A host of an earlier version does not answer. It is called once in two election timeouts.
-func (h *Host) askSettings() {
+// lost. A host of an earlier version does not answer. So each is asked in each heartbeat interval of the first
+// two election timeouts, since a leader gives each command an entry of its own meanwhile; and later, rarely.
+func (h *Host) askSettings(rarely bool) {
 	if h.config.SingleEntries {
 		return
 	}
-	now := h.clock.awakeAtBeat()
+	now, two := h.clock.awakeAtBeat(), int64(2*h.config.electionTicks())
 	for _, id := range h.others() {
 		p := h.network.handshakes.Of(id)
-		if p != nil && p.Met.Load() && p.Settings.Load() == nil && now-p.HeardAt.Load() <= int64(2*h.config.electionTicks()) {
+		if p == nil || !p.Met.Load() || p.Settings.Load() != nil || now-p.HeardAt.Load() > two {
+			continue
+		}
+		if rarely || now-p.HeardSince.Load() <= two {
 			h.greet(id, greetsSet)
 		}
 	}

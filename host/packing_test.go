@@ -84,6 +84,46 @@ func TestOneTurnIsOneEntry(t *testing.T) {
 	}
 }
 
+// A host that is met and has not said how it is set is asked in the next heartbeat interval, and not when it
+// has said it. One that does not answer is asked rarely after a while.
+func TestSettingsAreAskedForSoon(t *testing.T) {
+	out := &bodyTransport{}
+	l := openTestHostWith(t, 3, func(c *Config) { c.SingleEntries = false }, WithTransport(out))
+	defer func() { _ = l.Close(over()) }()
+	l.lead()
+	asks := func(id uint64) (n int) {
+		for _, body := range out.bodies {
+			if body[0] == byte('0'+id) && body[1] == control.Greeting && body[2]&greetsSet != 0 {
+				n++
+			}
+		}
+		return n
+	}
+	l.pass(ticksPerHeartbeat)
+	if asks(2) != 1 || asks(3) != 1 {
+		t.Fatalf("hosts 2 and 3 were asked %d and %d times in a heartbeat interval, want 1 each", asks(2), asks(3))
+	}
+	l.control(2, l.config.settings().Encode())
+	two := 2 * l.config.electionTicks()
+	l.hearFor(3, 2*two)
+	had := asks(3)
+	if asks(2) != 1 || had < two/ticksPerHeartbeat-1 {
+		t.Errorf("host 2, which has answered, was asked %d times, want 1, and host 3 %d times, want one for each interval of two election timeouts", asks(2), had)
+	}
+	l.hearFor(3, 4*two)
+	if n := asks(3) - had; n < 3 || n > 5 {
+		t.Errorf("host 3 was asked %d times in eight election timeouts, want 4", n)
+	}
+}
+
+// hearFor lets ticks pass in which a host is heard.
+func (l *testHost) hearFor(id uint64, ticks int) {
+	for range ticks {
+		(*inbound)(l.Host).Receive(id, nil)
+		l.pass(1)
+	}
+}
+
 const largeForTest = 64 << 10
 
 // The commands that one frame forwards share entries, too. Those about objects, and large ones, stay alone.

@@ -48,6 +48,6 @@ func (g *Group) WaitSpace(ctx context.Context, c *Call) error {
 		if c.Waits {
 			g.countRefused(outcome.ErrOverloaded)
 		}
-		return fmt.Errorf("millrace: not proposed: %w: %w", g.overloaded(), g.waitEnd(ctx))
+		return fmt.Errorf("%w; it is not proposed: %w", g.overloaded(), g.waitEnd(ctx))
 	}
 }

@@ -20,6 +20,8 @@ var verdictBugs = []bug{
 		h.tellSettings(from)
 `, `		h.tellAddresses(from, h.others())
 `}}},
+	{name: "settings_asked_late", what: "a host that has not said how it is set is asked once in two election timeouts from the beginning", in: "host", found: "TestSettingsAreAskedForSoon", edits: []edit{{"host/greetings.go",
+		`if rarely || now-p.HeardSince.Load() <= two {`, `if rarely {`}}},
 	{name: "joint_is_one_majority", what: "Explain takes most of all voters for a quorum of a joint configuration", in: "host/internal/examination", found: "TestExplainCountsVoters", also: []judge{{in: "host/internal/examination", test: "TestWaitingNamesTheHalfWithoutQuorum"}}, edits: []edit{{"host/internal/examination/quorum.go",
 		`if r := f.Roster; r != nil {
 		return r.Spare`, `if r := f.Roster; false && r != nil {
