@@ -50,8 +50,9 @@ func (h *Host) greetRefusing() {
 }
 
 // askSettings asks the hosts that are heard and have not said how they are set: the body may have been
-// lost. A host of an earlier version does not answer. So each is asked in each heartbeat interval of the first
-// two election timeouts, since a leader gives each command an entry of its own meanwhile; and later, rarely.
+// lost. A host of an earlier version does not answer. Each is asked in each heartbeat interval of the first
+// two election timeouts, since a leader gives each command an entry of its own meanwhile. Then it is asked
+// rarely.
 func (h *Host) askSettings(rarely bool) {
 	if h.config.SingleEntries {
 		return
