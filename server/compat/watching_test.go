@@ -110,7 +110,7 @@ func (w *watching) take(a *pb.WatchResponse) {
 		one = w.of[len(w.of)-1]
 		one.created = true
 		fmt.Fprintf(&one.log, "  created as %d at %d: %s\n", a.WatchId, a.Header.Revision, a.CancelReason)
-		if w.byID[a.WatchId] == nil && !a.Canceled {
+		if !a.Canceled {
 			w.byID[a.WatchId] = one
 		}
 	}
