@@ -61,6 +61,29 @@ func TestCopiesOfACommand(t *testing.T) {
 		}
 		checkMost(t, fmt.Sprintf("places of a command of %d bytes", row.bytes), have, row.places)
 	}
+
+	// The leader copies a command into the entry of its batch, and each follower out of the frame. Each log has
+	// a buffer. The state machines get it in place.
+	w.proposeBatch(t, 100, 1<<10)
+	var have []map[string]int
+	for range 5 {
+		w.proposeBatch(t, 100, 1<<10)
+		places := w.placesNow(t)
+		places["host 1: entry"] = places["host 1: Send"] + places["host 1: Log.Append"] // one of them comes first
+		delete(places, "host 1: Send")
+		delete(places, "host 1: Log.Append")
+		have = append(have, places)
+	}
+	checkMost(t, "places of a command of a batch of 100 KiB", have, map[string]int{
+		"host 1: Propose":      1,
+		"host 1: entry":        1,
+		"host 1: File.WriteAt": 1,
+		"host 2: Receive":      1,
+		"host 2: File.WriteAt": 1,
+		"host 3: Receive":      1,
+		"host 3: File.WriteAt": 1,
+		"at no seam":           2, // what each follower has read
+	})
 }
 
 // placesNow returns how many places have the command, by the first seam at which it was seen there.

@@ -154,6 +154,24 @@ func (w *watched) propose(t *testing.T, n int) []byte {
 	return command
 }
 
+// proposeBatch sends new commands of n bytes each through the cluster, in one batch, and returns when every
+// host has applied the one that is looked for, in the middle of them.
+func (w *watched) proposeBatch(t *testing.T, commands, n int) {
+	t.Helper()
+	batch := make([][]byte, commands)
+	for i := range batch {
+		batch[i] = make([]byte, n)
+		rand.Read(batch[i])
+	}
+	command := batch[commands/2]
+	w.lookFor(command)
+	seam{w, "host 1: "}.note("Propose", command)
+	if taken, err := w.hosts[0].Group(theGroup).SubmitMany(batch, make([]uint64, commands), host.NewCompletions(commands)); taken < commands {
+		t.Fatalf("%d of %d commands were taken: %v", taken, commands, err)
+	}
+	w.waitFor(t, command, len(w.hosts))
+}
+
 // lookFor begins to look for a command.
 func (w *watched) lookFor(command []byte) {
 	end := len(command)

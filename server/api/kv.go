@@ -36,8 +36,7 @@ func (s keys) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServer) er
 		return err
 	}
 	switch {
-	case r.SortOrder != pb.RangeRequest_NONE && (r.SortOrder != pb.RangeRequest_ASCEND || r.SortTarget != pb.RangeRequest_KEY),
-		r.SortOrder == pb.RangeRequest_NONE && r.SortTarget != pb.RangeRequest_KEY:
+	case r.SortOrder != pb.RangeRequest_NONE && (r.SortOrder != pb.RangeRequest_ASCEND || r.SortTarget != pb.RangeRequest_KEY):
 		return status.Error(codes.Unimplemented, "RangeStream does not support custom sort orders")
 	case r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 || r.MaxCreateRevision != 0:
 		return status.Error(codes.Unimplemented, "RangeStream does not support revision filters")

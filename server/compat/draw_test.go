@@ -174,8 +174,10 @@ func (d *draw) request() (method string, r, into proto.Message) {
 	switch n := d.IntN(100); {
 	case n < 25:
 		return pb.KV_Put_FullMethodName, d.put(), &pb.PutResponse{}
-	case n < 50:
+	case n < 45:
 		return pb.KV_Range_FullMethodName, d.rang(false), &pb.RangeResponse{}
+	case n < 50:
+		return pb.KV_RangeStream_FullMethodName, d.rang(false), &pb.RangeResponse{}
 	case n < 58:
 		return pb.KV_DeleteRange_FullMethodName, d.remove(), &pb.DeleteRangeResponse{}
 	case n < 80:

@@ -3,8 +3,10 @@ package compat
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -30,19 +33,26 @@ var (
 func TestRandom(t *testing.T) {
 	binary(t, "MILLRACE_TEST_ETCD")
 	for seed := *randomSeed; seed < *randomSeed+uint64(*randomRuns); seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { runRandom(t, seed) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { runRandom(t, seed, 1) })
 	}
 }
 
-func runRandom(t *testing.T, seed uint64) {
+// TestRandomMembers does the same with three members: each request goes to one of them. Watches are those of
+// the last one.
+func TestRandomMembers(t *testing.T) {
+	binary(t, "MILLRACE_TEST_ETCD")
+	for seed := *randomSeed; seed < *randomSeed+uint64(*randomRuns); seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { runRandom(t, seed, 3) })
+	}
+}
+
+// runRandom runs one seed with so many members of this service.
+func runRandom(t *testing.T, seed uint64, members int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	d := &draw{Rand: rand.New(rand.NewPCG(seed, 0)), revision: 1, kept: map[int64]bool{}}
-	var watches [2]*watching
-	sides := both(t)
-	for k, s := range sides {
-		watches[k] = newWatching(ctx, t, s)
-	}
+	theirs, ours := etcd(t, binary(t, "MILLRACE_TEST_ETCD")), cluster(t, members)
+	watches := [2]*watching{newWatching(ctx, t, theirs), newWatching(ctx, t, ours[members-1])}
 	var past []string
 	for n := range *randomRequests {
 		method, r, into := d.request()
@@ -52,10 +62,13 @@ func runRandom(t *testing.T, seed uint64) {
 			catchUp(ctx, t, d, watches)
 		}
 		var answers [2]string
-		for k, s := range sides {
+		for k, s := range []*side{theirs, ours[n%members]} {
+			if members > 1 { // what it answers by itself is of now
+				s.read(ctx, t)
+			}
 			answers[k] = s.answer(ctx, d, method, r, proto.Clone(into))
 		}
-		if answers[0] != answers[1] && endsItself(ctx, d, sides[0]) {
+		if answers[0] != answers[1] && endsItself(ctx, d, theirs) {
 			t.Logf("seed %d: etcd ends after %d requests\n%s\n millrace: %s", seed, n, text, answers[1])
 			return
 		}
@@ -67,29 +80,39 @@ func runRandom(t *testing.T, seed uint64) {
 			w := d.watch()
 			past = append(past, "     watch "+jsonOf(w))
 			catchUp(ctx, t, d, watches) // an id is free when its watch was cancelled on both sides
-			for k := range sides {
+			for k := range watches {
 				watches[k].begin(w)
 			}
 		case d.yes(60): // of one that exists, was cancelled, or never was
 			id := d.Int64N(int64(len(watches[0].of)) + 2)
 			past = append(past, fmt.Sprint("     cancel watch ", id))
 			catchUp(ctx, t, d, watches) // what comes after it is not for the watch
-			for k := range sides {
+			for k := range watches {
 				watches[k].cancel(id)
 			}
 		}
 	}
 	catchUp(ctx, t, d, watches)
 	for n, one := range watches[0].of {
-		if theirs, ours := one.log.String(), watches[1].of[n].log.String(); theirs != ours {
-			t.Errorf("seed %d, watch %s\n%s", seed, jsonOf(one.asked), firstDifference(theirs, ours))
+		if etcd, here := one.log.String(), watches[1].of[n].log.String(); etcd != here {
+			t.Errorf("seed %d, watch %s\n%s", seed, jsonOf(one.asked), firstDifference(etcd, here))
 		}
 	}
 }
 
+// read returns the revision of a side after it has caught up with the others.
+func (s *side) read(ctx context.Context, t *testing.T) (revision int64) {
+	t.Helper()
+	r, err := s.cl.Get(ctx, "z", clientv3.WithCountOnly())
+	if err != nil {
+		t.Fatalf("%s: %v", s.name, err)
+	}
+	return r.Header.Revision
+}
+
 // answer sends a request and returns the answer as text, without what differs by nature.
 func (s *side) answer(ctx context.Context, d *draw, method string, r, into proto.Message) string {
-	if err := s.conn.Invoke(ctx, method, r, into); err != nil {
+	if err := s.invoke(ctx, method, r, into); err != nil {
 		return fmt.Sprintf("%v %s", status.Code(err), s.normal(status.Convert(err).Message()))
 	}
 	if h := into.(interface{ GetHeader() *pb.ResponseHeader }).GetHeader(); h != nil {
@@ -104,6 +127,24 @@ func (s *side) answer(ctx context.Context, d *draw, method string, r, into proto
 		slices.SortFunc(a.Leases, func(a, b *pb.LeaseStatus) int { return int(a.ID - b.ID) })
 	}
 	return jsonOf(into)
+}
+
+// invoke sends a request. The parts of a stream are merged.
+func (s *side) invoke(ctx context.Context, method string, r, into proto.Message) error {
+	if method != pb.KV_RangeStream_FullMethodName {
+		return s.conn.Invoke(ctx, method, r, into)
+	}
+	stream, err := pb.NewKVClient(s.conn).RangeStream(ctx, r.(*pb.RangeRequest))
+	for err == nil {
+		var part *pb.RangeStreamResponse
+		if part, err = stream.Recv(); err == nil {
+			proto.Merge(into, part.RangeResponse)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // endsItself reports whether etcd ends by one of its own bugs, now or when all of its keys are read.
@@ -121,11 +162,10 @@ func endsItself(ctx context.Context, d *draw, etcd *side) bool {
 // catchUp lets all watches take everything. etcd tells no progress while the start of one is ahead.
 func catchUp(ctx context.Context, t *testing.T, d *draw, watches [2]*watching) {
 	t.Helper()
-	now, err := watches[0].side.cl.Get(ctx, "z")
-	if err != nil {
-		t.Fatal(err)
+	for _, w := range watches { // a header may be of before the change
+		d.revision = w.side.read(ctx, t)
 	}
-	for d.revision = now.Header.Revision; d.revision < d.start; d.revision++ { // a header may be of before the change
+	for ; d.revision < d.start; d.revision++ {
 		for _, w := range watches {
 			if _, err := w.side.cl.Put(ctx, "z", "catch up"); err != nil {
 				t.Fatal(err)

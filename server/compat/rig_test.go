@@ -103,7 +103,37 @@ func etcd(t *testing.T, program string, flags ...string) *side {
 func millrace(t *testing.T, flags ...string) *side {
 	t.Helper()
 	s := &side{name: "millrace", addr: port(t)}
-	l, err := config.Load(s.args(t, flags), nil, nil)
+	s.start(t, s.args(t, flags))
+	s.connect(t)
+	return s
+}
+
+// cluster starts members of this service in this process.
+func cluster(t *testing.T, members int) (all []*side) {
+	t.Helper()
+	var peers, initial []string
+	for k := range members {
+		peers = append(peers, "http://"+port(t))
+		initial = append(initial, fmt.Sprintf("m%d=%s", k+1, peers[k]))
+	}
+	for k := range members {
+		s := &side{name: fmt.Sprintf("member %d of millrace", k+1), addr: port(t)}
+		s.start(t, []string{
+			fmt.Sprintf("--name=m%d", k+1), "--data-dir=" + t.TempDir(), "--listen-client-urls=http://" + s.addr, "--advertise-client-urls=http://" + s.addr,
+			"--listen-peer-urls=" + peers[k], "--initial-advertise-peer-urls=" + peers[k], "--initial-cluster=" + strings.Join(initial, ","), "--log-level=error",
+		})
+		all = append(all, s)
+	}
+	for _, s := range all {
+		s.connect(t)
+	}
+	return all
+}
+
+// start starts a member of this service.
+func (s *side) start(t *testing.T, args []string) {
+	t.Helper()
+	l, err := config.Load(args, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +146,6 @@ func millrace(t *testing.T, flags ...string) *side {
 		defer cancel()
 		_ = m.Close(ctx)
 	})
-	s.connect(t)
-	return s
 }
 
 // connect waits until the member serves, and makes the clients.

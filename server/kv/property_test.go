@@ -261,7 +261,7 @@ func (r *run) compareRange(req *pb.RangeRequest) {
 	if !errors.Is(err, command.Error(code)) || err == nil && !proto.Equal(have, want) {
 		r.Fatalf("range %v:\nhave %v (%v)\nwant %v (%v)", req, have, err, want, command.Error(code))
 	}
-	if req.SortTarget == pb.RangeRequest_KEY && req.SortOrder != pb.RangeRequest_DESCEND && req.MinModRevision|req.MaxModRevision|req.MinCreateRevision|req.MaxCreateRevision == 0 {
+	if streams := req.SortOrder == pb.RangeRequest_NONE || req.SortTarget == pb.RangeRequest_KEY && req.SortOrder == pb.RangeRequest_ASCEND; streams && req.MinModRevision|req.MaxModRevision|req.MinCreateRevision|req.MaxCreateRevision == 0 {
 		all := &pb.RangeResponse{}
 		err := r.m.RangeStream(r.Context(), req, func(part *pb.RangeStreamResponse) error {
 			proto.Merge(all, part.RangeResponse)

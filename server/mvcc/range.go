@@ -146,14 +146,14 @@ const (
 )
 
 // RangeStream answers a range in parts of about chunkBytes. The last one has the header, the count and more.
-// The caller has refused orders and filters.
+// The caller has refused orders and filters, but a target without an order: that is ascending.
 func (s *Store) RangeStream(ctx context.Context, r *pb.RangeRequest, send func(*pb.RangeResponse) error) error {
-	if r.CountOnly {
+	if r.CountOnly || r.SortTarget != pb.RangeRequest_KEY { // what is sorted must be there as a whole
 		resp, err := s.Range(ctx, r)
 		if err != nil {
 			return err
 		}
-		return send(resp)
+		return sendParts(resp, send)
 	}
 	sent := false
 	return s.read(false, func(v *view) error {
@@ -193,4 +193,21 @@ func (s *Store) RangeStream(ctx context.Context, r *pb.RangeRequest, send func(*
 		part.Header, part.Count, part.More = last, count, more
 		return send(part)
 	})
+}
+
+// sendParts sends an answer in parts.
+func sendParts(resp *pb.RangeResponse, send func(*pb.RangeResponse) error) error {
+	for {
+		n, bytes := 0, 0
+		for ; n < min(len(resp.Kvs), chunkKeys) && bytes < chunkBytes; n++ {
+			bytes += len(resp.Kvs[n].Key) + len(resp.Kvs[n].Value) + versionOverhead
+		}
+		if n == len(resp.Kvs) {
+			return send(resp)
+		}
+		if err := send(&pb.RangeResponse{Kvs: resp.Kvs[:n]}); err != nil {
+			return err
+		}
+		resp.Kvs = resp.Kvs[n:]
+	}
 }
