@@ -22,7 +22,7 @@ import (
 
 var (
 	randomSeed     = flag.Uint64("compat.seed", 1, "TestRandom begins with this seed")
-	randomRuns     = flag.Int("compat.runs", 3, "seeds of TestRandom")
+	randomRuns     = flag.Int("compat.runs", 2, "seeds of TestRandom, and of TestRandomMembers")
 	randomRequests = flag.Int("compat.requests", 700, "requests of a seed of TestRandom")
 )
 
