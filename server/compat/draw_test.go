@@ -177,7 +177,11 @@ func (d *draw) request() (method string, r, into proto.Message) {
 	case n < 45:
 		return pb.KV_Range_FullMethodName, d.rang(false), &pb.RangeResponse{}
 	case n < 50:
-		return pb.KV_RangeStream_FullMethodName, d.rang(false), &pb.RangeResponse{}
+		r := d.rang(false)
+		if r.SortTarget != pb.RangeRequest_KEY {
+			r.Limit = 0 // etcd counts the keys that it sends and those behind the last of them, in their order
+		}
+		return pb.KV_RangeStream_FullMethodName, r, &pb.RangeResponse{}
 	case n < 58:
 		return pb.KV_DeleteRange_FullMethodName, d.remove(), &pb.DeleteRangeResponse{}
 	case n < 80:
