@@ -17,8 +17,10 @@ import (
 type ghost struct {
 	id      uint64
 	leaders map[uint64]uint64          // term → who led it: election safety
+	led     uint64                     // the latest of these terms
 	entries map[position]content       // every entry ever seen in a log: log matching
 	applied [][]content                // applied[i][pos] is what some host applied at that place of entry i+1: state machine safety
+	ledBy   []uint64                   // ledBy[i] is led when entry i+1 was first applied: no later term has committed it
 	acked   map[raftpb.Position]string // command acknowledged there
 	acks    []acknowledgement          // the same, in the order in which clients were told
 	refused map[string]bool            // commands whose clients were told that they are not committed

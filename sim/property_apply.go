@@ -51,6 +51,7 @@ func (g *ghost) apply(w *world, who string, e statemachine.Entry) {
 	c := content{term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
 	for g.last() < e.Index {
 		g.applied = append(g.applied, nil) // Raft's own entries are not shown to state machines
+		g.ledBy = append(g.ledBy, g.led)
 	}
 	all := &g.applied[e.Index-1]
 	for len(*all) <= int(e.Pos) {

@@ -276,6 +276,7 @@ func (s *rescueStory) newCluster(h *machine, done *rescue.Report) *ghost {
 	g.refused = s.old.refused
 	// A machine that is restored from a snapshot has what the old cluster had applied through it.
 	g.applied = slices.Clone(s.old.applied[:snapshotOn(h.disk, 1)])
+	g.ledBy = make([]uint64, len(g.applied)) // every leader of the new cluster must have them
 	for at, c := range g.commands(1, g.last()) {
 		g.counted[c.command] = at
 	}
