@@ -2,42 +2,53 @@ package kv
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
+	"runtime"
+	"strings"
 	"testing"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/protobuf/proto"
-
-	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/server/command"
+	"github.com/millrace/millrace/server/engine"
 )
 
-// A stream with a target and without an order is sorted as a whole, and comes in parts that any client takes.
-func TestSortedStreamComesInParts(t *testing.T) {
-	const values, each, most = 40, 100 << 10, 2 << 20
-	m := must(Open(Options{Engine: "memory"}))
-	defer m.Close()
-	for i := range values {
-		put := &pb.PutRequest{Key: []byte{'k', byte(i)}, Value: bytes.Repeat([]byte{byte(i * 7 % values)}, each)}
-		r := make([]command.Result, 1)
-		if err := m.Apply([]millrace.Command[[]byte]{{Index: uint64(i) + 1, Value: must(command.Put(put))}}, r); err != nil || r[0].Err != 0 {
-			t.Fatalf("put %d: %v, refused %v", i, err, r[0].Err)
+// record is a key of a stream, with what it claims of its value.
+func record(prefix string, main, sub, claims uint64, value string) []byte {
+	b := binary.AppendUvarint(nil, uint64(len(prefix))+1)
+	b = append(b, prefix...)
+	b = binary.AppendUvarint(binary.AppendUvarint(b, main), sub)
+	return append(binary.AppendUvarint(b, claims), value...)
+}
+
+// A stream of another member cannot make this one panic, or take memory for what it only claims.
+func TestStreamsOfOthers(t *testing.T) {
+	long := strings.Repeat("a long value ", 20_000)
+	for name, c := range map[string]struct {
+		records []byte
+		want    string // "": it is read
+	}{
+		"whole":          {records: record("l1", 3, 2, uint64(len(long)), long)},
+		"no value":       {records: record("z", 0, 0, 0, "")},
+		"no prefix":      {record("", 0, 0, 1, "x"), "in no space"},
+		"another space":  {record("\xff", 0, 0, 1, "x"), "in no space"},
+		"keys, of files": {record("k1", 1, 0, 1, "x"), "in no space"},
+		"revision":       {record("l1", math.MaxInt64+1, 0, 1, "x"), "out of bounds"},
+		"place":          {record("l1", 1, math.MaxUint32+1, 1, "x"), "out of bounds"},
+		"a claim":        {record("l1", 1, 0, maxRecordBytes, "x"), "unexpected EOF"},
+		"a lie":          {record("l1", 1, 0, math.MaxUint64, "x"), "at most"},
+	} {
+		var have []byte
+		stream := append(append([]byte(streamFormat), c.records...), 0)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := readStream(t.Context(), bytes.NewReader(stream), exactSpaces, func(_ engine.Key, v []byte) { have = v })
+		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 64<<20 {
+			t.Errorf("%s: a stream of %d bytes has taken %d bytes", name, len(stream), after.TotalAlloc-before.TotalAlloc)
 		}
-	}
-	req := &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l"), SortTarget: pb.RangeRequest_VALUE}
-	want := must(m.Range(t.Context(), req))
-	have, parts := &pb.RangeResponse{}, 0
-	err := m.RangeStream(t.Context(), req, func(part *pb.RangeStreamResponse) error {
-		if n := proto.Size(part); n > most {
-			t.Errorf("part %d has %d bytes, want at most %d", parts, n, most)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		proto.Merge(have, part.RangeResponse)
-		parts++
-		return nil
-	})
-	if err != nil || !proto.Equal(have, want) || len(have.Kvs) != values {
-		t.Errorf("%v; %d keys of the stream, %d of the range, are they equal: %t", err, len(have.Kvs), len(want.Kvs), proto.Equal(have, want))
-	}
-	if least := values * each / most; parts < least {
-		t.Errorf("%d parts, want %d at least", parts, least)
+		if name == "whole" && string(have) != long {
+			t.Errorf("%s: %d bytes of %d", name, len(have), len(long))
+		}
 	}
 }
