@@ -119,7 +119,7 @@ func (m Machine[C, R]) appendHead(dst []byte, options []ProposeOption) ([]byte, 
 		return dst, nil
 	}
 	if err := object.RejectNames(names); err != nil {
-		return nil, fmt.Errorf("millrace: not proposed: %w", err)
+		return nil, fmt.Errorf("%w; the command is not proposed", err)
 	}
 	return object.AppendHead(dst, names), nil
 }

@@ -154,8 +154,8 @@ func (w *watched) propose(t *testing.T, n int) []byte {
 	return command
 }
 
-// proposeBatch sends new commands of n bytes each through the cluster, in one batch, and returns when every
-// host has applied the one that is looked for, in the middle of them.
+// proposeBatch sends new commands of n bytes each through the cluster, in one batch. The one in the middle is
+// looked for. It returns when every host has applied that one.
 func (w *watched) proposeBatch(t *testing.T, commands, n int) {
 	t.Helper()
 	batch := make([][]byte, commands)

@@ -85,7 +85,7 @@ func (d *draw) remove() *pb.DeleteRangeRequest {
 	return r
 }
 
-func (d *draw) rang(inTxn bool) *pb.RangeRequest {
+func (d *draw) rangeOf(inTxn bool) *pb.RangeRequest {
 	r := &pb.RangeRequest{Key: d.key(), RangeEnd: d.end(), KeysOnly: d.yes(6), CountOnly: d.yes(10), Serializable: d.yes(4)}
 	if d.yes(3) {
 		r.Limit = int64(d.IntN(5)) - 1
@@ -159,7 +159,7 @@ func (d *draw) op(depth int) *pb.RequestOp {
 	case n < 4:
 		return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: d.put()}}
 	case n < 7:
-		return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: d.rang(true)}}
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: d.rangeOf(true)}}
 	case n < 8:
 		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: d.remove()}}
 	case depth > 0:
@@ -175,9 +175,9 @@ func (d *draw) request() (method string, r, into proto.Message) {
 	case n < 25:
 		return pb.KV_Put_FullMethodName, d.put(), &pb.PutResponse{}
 	case n < 45:
-		return pb.KV_Range_FullMethodName, d.rang(false), &pb.RangeResponse{}
+		return pb.KV_Range_FullMethodName, d.rangeOf(false), &pb.RangeResponse{}
 	case n < 50:
-		r := d.rang(false)
+		r := d.rangeOf(false)
 		if r.SortTarget != pb.RangeRequest_KEY {
 			r.Limit = 0 // etcd counts the keys that it sends and those behind the last of them, in their order
 		}

@@ -26,27 +26,24 @@ var (
 	randomRequests = flag.Int("compat.requests", 700, "requests of a seed of TestRandom")
 )
 
-// TestRandom sends the same random requests to both, one after the other, and compares all answers, and the
-// events of watches that begin and end between them. Few keys, values, leases and revisions are drawn, so
-// that most requests meet what others have left: a limit beside a filter of revisions, an inner transaction
-// that sees the puts of the outer one, a lease whose keys were taken over, a revision that was compacted.
-func TestRandom(t *testing.T) {
-	binary(t, "MILLRACE_TEST_ETCD")
-	for seed := *randomSeed; seed < *randomSeed+uint64(*randomRuns); seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { runRandom(t, seed, 1) })
-	}
-}
+// TestRandom sends the same random requests to both, one after the other, and compares all answers. It also
+// compares the events of watches that begin and end between them. Few keys, values, leases and revisions are
+// drawn, so that most requests meet what others have left. Such are a limit beside a filter of revisions, and
+// an inner transaction that sees the puts of the outer one.
+func TestRandom(t *testing.T) { eachSeed(t, 1) }
 
 // TestRandomMembers does the same with three members: each request goes to one of them. Watches are those of
 // the last one.
-func TestRandomMembers(t *testing.T) {
+func TestRandomMembers(t *testing.T) { eachSeed(t, 3) }
+
+func eachSeed(t *testing.T, members int) {
 	binary(t, "MILLRACE_TEST_ETCD")
 	for seed := *randomSeed; seed < *randomSeed+uint64(*randomRuns); seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { runRandom(t, seed, 3) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { runRandom(t, seed, members) })
 	}
 }
 
-// runRandom runs one seed with so many members of this service.
+// runRandom runs one seed.
 func runRandom(t *testing.T, seed uint64, members int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

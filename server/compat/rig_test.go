@@ -75,12 +75,11 @@ func both(t *testing.T, flags ...string) []*side {
 	return []*side{etcd(t, binary(t, "MILLRACE_TEST_ETCD"), flags...), millrace(t, flags...)}
 }
 
-// args are the flags of a member that is alone in its cluster.
-func (s *side) args(t *testing.T, flags []string) []string {
-	peer := port(t)
+// args are the flags of one member of a cluster.
+func (s *side) args(t *testing.T, name, peer, initial string, flags []string) []string {
 	return append([]string{
-		"--name=m", "--data-dir=" + t.TempDir(), "--listen-client-urls=http://" + s.addr, "--advertise-client-urls=http://" + s.addr,
-		"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://" + peer, "--initial-cluster=m=http://" + peer, "--log-level=error",
+		"--name=" + name, "--data-dir=" + t.TempDir(), "--listen-client-urls=http://" + s.addr, "--advertise-client-urls=http://" + s.addr,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=" + initial, "--log-level=error",
 	}, flags...)
 }
 
@@ -88,7 +87,8 @@ func (s *side) args(t *testing.T, flags []string) []string {
 func etcd(t *testing.T, program string, flags ...string) *side {
 	t.Helper()
 	s := &side{name: "etcd", addr: port(t), ended: make(chan struct{})}
-	cmd := exec.Command(program, s.args(t, flags)...)
+	peer := "http://" + port(t)
+	cmd := exec.Command(program, s.args(t, "m", peer, "m="+peer, flags)...)
 	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -102,26 +102,20 @@ func etcd(t *testing.T, program string, flags ...string) *side {
 // millrace starts a member of this service in this process.
 func millrace(t *testing.T, flags ...string) *side {
 	t.Helper()
-	s := &side{name: "millrace", addr: port(t)}
-	s.start(t, s.args(t, flags))
-	s.connect(t)
-	return s
+	return cluster(t, 1, flags...)[0]
 }
 
 // cluster starts members of this service in this process.
-func cluster(t *testing.T, members int) (all []*side) {
+func cluster(t *testing.T, members int, flags ...string) (all []*side) {
 	t.Helper()
-	var peers, initial []string
+	var names, peers, initial []string
 	for k := range members {
-		peers = append(peers, "http://"+port(t))
-		initial = append(initial, fmt.Sprintf("m%d=%s", k+1, peers[k]))
+		names, peers = append(names, "m"+strings.Repeat("m", k)), append(peers, "http://"+port(t))
+		initial = append(initial, names[k]+"="+peers[k])
 	}
 	for k := range members {
-		s := &side{name: fmt.Sprintf("member %d of millrace", k+1), addr: port(t)}
-		s.start(t, []string{
-			fmt.Sprintf("--name=m%d", k+1), "--data-dir=" + t.TempDir(), "--listen-client-urls=http://" + s.addr, "--advertise-client-urls=http://" + s.addr,
-			"--listen-peer-urls=" + peers[k], "--initial-advertise-peer-urls=" + peers[k], "--initial-cluster=" + strings.Join(initial, ","), "--log-level=error",
-		})
+		s := &side{name: "millrace, member " + names[k], addr: port(t)}
+		s.start(t, s.args(t, names[k], peers[k], strings.Join(initial, ","), flags))
 		all = append(all, s)
 	}
 	for _, s := range all {

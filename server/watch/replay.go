@@ -126,8 +126,12 @@ func (s *stream) level(v *Service, got []*watcher, next int64) (more bool) {
 	return len(s.behind) > 0
 }
 
+// maxCompacted bounds the watches of a stream that a compaction has cancelled, and the client has not.
+const maxCompacted = 1024
+
 // cancelCompacted cancels those of some watchers that lack what is compacted now, with the compact revision.
-// As in etcd, their ids stay taken until the client cancels them, too, and gets its answer.
+// As in etcd, their ids stay taken until the client cancels them, too, and gets its answer. If a client
+// leaves too many of them, further ones are forgotten at once.
 func (s *stream) cancelCompacted(v *Service, of []*watcher) error {
 	_, compacted := v.hub.store.Revision()
 	v.hub.mu.Lock()
@@ -138,9 +142,18 @@ func (s *stream) cancelCompacted(v *Service, of []*watcher) error {
 			lost = append(lost, w)
 		}
 	}
+	kept := 0
+	for _, w := range s.watchers {
+		if w.gone {
+			kept++
+		}
+	}
 	for _, w := range lost {
 		v.hub.remove(w)
 		w.of = feed.Range{} // what stays is small
+		if kept++; kept > maxCompacted {
+			delete(s.watchers, w.id)
+		}
 	}
 	s.mu.Unlock()
 	v.hub.mu.Unlock()

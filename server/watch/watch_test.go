@@ -364,6 +364,23 @@ func TestCompacted(t *testing.T) {
 	if r := c.next(t); r.WatchId != 9 || !r.Created || r.Canceled {
 		t.Errorf("a watch with the id of one that was cancelled: %v", r)
 	}
+
+	// A client that never cancels them leaves few of them.
+	last := int64(0)
+	for range maxCompacted + 1 {
+		c.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 1})
+		c.next(t)
+		last = c.next(t).WatchId
+	}
+	for _, row := range []struct {
+		id     int64
+		reason string
+	}{{last - 10, duplicateID}, {last, ""}} {
+		c.create(&pb.WatchCreateRequest{Key: []byte("a"), WatchId: row.id})
+		if r := c.next(t); r.CancelReason != row.reason {
+			t.Errorf("a watch with the id %d, of %d: %v, want the reason %q", row.id, last, r, row.reason)
+		}
+	}
 }
 
 // TestRequests holds the answers to requests that are refused, and ids.
