@@ -1,8 +1,7 @@
 package completion
 
-// Together holds outcomes that become known together, under a lock of those who know them. Queues with a sink
-// get theirs when the lock is free again, each with one call. The zero value holds nothing. It belongs to the
-// goroutine that has the lock.
+// Together holds outcomes that become known together. Queues with a sink get theirs with Flush, each with one
+// call. The zero value holds nothing. It belongs to one goroutine.
 type Together struct{ held []flusher }
 
 type flusher interface{ flush() }
@@ -24,12 +23,6 @@ func (q *Queue[T]) Hold(outcome T, t *Together) {
 // flush gives the sink what is held, and what others have left meanwhile.
 func (q *Queue[T]) flush() {
 	q.addToSink(nil)
-}
-
-// Move returns what is held, for a goroutine that releases the lock first.
-func (t *Together) Move() (moved Together) {
-	moved, t.held = *t, nil
-	return moved
 }
 
 // Flush hands over what is held. A sink that ends its goroutine keeps nothing from the others.

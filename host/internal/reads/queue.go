@@ -9,7 +9,6 @@ import (
 	"github.com/millrace/millrace/host/internal/budget"
 	"github.com/millrace/millrace/host/internal/sched"
 	"github.com/millrace/millrace/host/outcome"
-	"github.com/millrace/millrace/internal/completion"
 	"github.com/millrace/millrace/internal/lock"
 )
 
@@ -80,8 +79,8 @@ type Queue struct {
 	between            sched.Ring[*Read] // wait for the apply lane (between.go)
 	bytes              int64
 	latest             confirmed
-	together           completion.Together // what has ended under mu, for sinks (unlock)
-	questions, answers []Record            // of other members, for the turn, one of each host at most
+	ended              endings
+	questions, answers []Record // of other members, for the turn, one of each host at most
 
 	took *outcome.Histogram // of reads that were answered; nil: they are not timed
 
@@ -216,21 +215,19 @@ func (q *Queue) reserve(r *Read) error {
 	return nil
 }
 
-// end releases a read and tells its outcome. The caller holds the lock.
+// end releases a read, whose outcome unlock tells. The caller holds the lock.
 func (q *Queue) end(r *Read, err error) {
 	r.place.Leave()
-	q.countUnconfirmed()
 	q.applying.remove(r)
 	if r.reserved {
-		q.bytes -= bytesOf
-		q.settings.Budget.Give(bytesOf)
+		q.ended.bytes += bytesOf
 		r.reserved = false
 	}
 	if q.took != nil && err == nil && r.timed {
 		q.took.Add(q.settings.Now() - r.began)
 		r.timed = false
 	}
-	r.finish(err, &q.together)
+	q.ended.add(r, err)
 }
 
 // awaitApplied ends a read that has its index, at once or when it is applied here. The caller holds the lock.
@@ -244,18 +241,24 @@ func (q *Queue) awaitApplied(r *Read) {
 		return
 	}
 	r.place.Leave()
-	q.countUnconfirmed()
 	q.applying.push(r)
 	q.setNext()
 	// It may have been applied just before next was set; then Applied did not find the read.
 	q.endThrough(q.wiring.Applied())
 }
 
-// unlock releases the lock, and gives sinks what has ended under it.
+// unlock releases the lock, and tells the reads that have ended under it. Their readers may begin the next ones
+// at once, and must not queue at a lock that is held until all are told.
 func (q *Queue) unlock() {
-	ended := q.together.Move()
+	q.countUnconfirmed()
+	ended := q.ended
+	q.ended = endings{}
+	q.bytes -= ended.bytes
 	q.mu.Unlock()
-	ended.Flush()
+	if ended.bytes > 0 {
+		q.settings.Budget.Give(ended.bytes) // before a reader begins the next one
+	}
+	ended.tell()
 }
 
 // setNext publishes which index is waited for next.

@@ -25,6 +25,7 @@ type Read struct {
 	at       outcome.ReadAt
 	between  func()
 	reserved bool           // it counts against the budget
+	next     *Read          // of those that have ended, and are told next
 	timed    bool           // began is set
 	began    time.Duration  // by Settings.Now
 	counter  *atomic.Uint64 // of the reads of its kind that were answered; nil: they are not counted
@@ -42,6 +43,46 @@ var (
 	errUsed  = errors.New("millrace: this Read was started before; use a new one for each read")
 	errEmpty = errors.New("millrace: this Read was not started")
 )
+
+// endings are reads that have ended, and are not told yet.
+type endings struct {
+	first, last *Read
+	bytes       int64 // of the budget, which they do not need any more
+}
+
+// add adds a read, with its outcome.
+func (e *endings) add(r *Read, err error) {
+	r.err = err // not read before it is done
+	if e.first == nil {
+		e.first = r
+	} else {
+		e.last.next = r
+	}
+	e.last = r
+}
+
+// tell tells the outcomes, in the order in which the reads have ended. The caller has no lock.
+func (e *endings) tell() {
+	if e.first == nil {
+		return
+	}
+	var t *completion.Together // made for a sink only: it is on the heap
+	for next := e.first; next != nil; {
+		r := next
+		next, r.next = r.next, nil
+		told := r.end()
+		if told == nil {
+			continue
+		}
+		if t == nil {
+			t = new(completion.Together)
+		}
+		told.Told(t)
+	}
+	if t != nil {
+		t.Flush()
+	}
+}
 
 // begin makes the read belong to a queue, and reports whether it is its first use.
 func (r *Read) begin(q *Queue) bool {
@@ -62,28 +103,22 @@ func (r *Read) time() {
 	}
 }
 
-// finish tells the outcome, once. No list of the queue has it any more. What is left for a sink is held in t.
-func (r *Read) finish(err error, t *completion.Together) {
-	if told := r.end(err); told != nil {
-		told.Told(t)
-	}
-}
-
 // refuse tells the outcome of a read that has not begun. The caller has no lock.
 func (r *Read) refuse(err error) {
-	var t completion.Together
-	r.finish(err, &t)
-	t.Flush()
+	var e endings
+	e.add(r, err)
+	e.tell()
 }
 
-// end does that, and returns what must be called then.
-func (r *Read) end(err error) (told completion.Told) {
+// end makes the outcome known, once, and returns what must be called then. No list of the queue has the read any
+// more.
+func (r *Read) end() (told completion.Told) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {
 		return nil
 	}
-	if r.done, r.err = true, err; err == nil && r.counter != nil {
+	if r.done = true; r.err == nil && r.counter != nil {
 		r.counter.Add(1)
 	}
 	if r.ended != nil {

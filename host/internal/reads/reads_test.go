@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/outcome"
+	"github.com/millrace/millrace/internal/completion"
 )
 
 // A lease is counted from when its round was asked, and ends with its term, with the permission, with the
@@ -241,5 +242,52 @@ func TestWait(t *testing.T) {
 	q.Start(&r, time.Second)
 	if _, _, err := r.Poll(); !errors.Is(err, errUsed) {
 		t.Errorf("a read that was started twice: %v", err)
+	}
+}
+
+// lockLooker is told of reads, and looks whether it has to be told under the lock of their queue.
+type lockLooker struct {
+	q      *Queue
+	told   int
+	locked bool
+}
+
+func (l *lockLooker) Told(*completion.Together) {
+	l.told++
+	if !l.q.mu.TryLock() {
+		l.locked = true
+		return
+	}
+	l.q.mu.Unlock()
+}
+
+// Readers that are told may begin the next read at once, on another core. No goroutine holds the lock meanwhile, or
+// they would queue at it, and memory is free for them.
+func TestReadersAreToldWithoutTheLock(t *testing.T) {
+	for what, end := range map[string]func(*script, *Queue, *Round){
+		"a round":         func(s *script, q *Queue, r *Round) { s.applied = 7; r.Confirmed(s.number, 7, 3, 0) },
+		"an index":        func(s *script, q *Queue, r *Round) { r.Confirmed(s.number, 7, 3, 0); s.applied = 7; q.Applied(7) },
+		"a halt":          func(s *script, q *Queue, r *Round) { q.Suspend(errors.New("halted")) },
+		"the end":         func(s *script, q *Queue, r *Round) { q.Close(errors.New("closed")) },
+		"not enough room": func(s *script, q *Queue, r *Round) { q.Close(errors.New("closed")) },
+	} {
+		room := int64(3 * bytesOf)
+		if what == "not enough room" {
+			room--
+		}
+		s, q, r := begin(room)
+		l := &lockLooker{q: q}
+		var reads [3]Read
+		for i := range reads {
+			reads[i].OnDone(l)
+			q.Start(&reads[i], 0)
+		}
+		r.Step(Turn{Leader: self, Term: 3}, anyOther)
+		if end(s, q, r); l.told != len(reads) || l.locked {
+			t.Errorf("%s: %d of %d reads are told, under the lock: %t", what, l.told, len(reads), l.locked)
+		}
+		if used := q.settings.Budget.Used(); used != 0 || q.bytes != 0 {
+			t.Errorf("%s: reads that have ended still have %d and %d bytes", what, used, q.bytes)
+		}
 	}
 }
