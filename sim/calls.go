@@ -235,7 +235,7 @@ func (c *clients) handIn(call *simCall) {
 		call.call.Here = true
 	}
 	err := r.group.Call(&call.call)
-	r.countLag(err)
+	r.observeRefusal(err)
 	switch {
 	case err == nil:
 		r.calls = append(r.calls, call)

@@ -114,7 +114,7 @@ func (c *clients) hand(r *replica, command string) {
 	}
 	p, err := r.group.Submit([]byte(command))
 	if err != nil {
-		r.countLag(err)
+		r.observeRefusal(err)
 		if !errors.Is(err, outcome.ErrStopped) && !errors.Is(err, outcome.ErrOverloaded) && !isHalted(err) {
 			c.w.breaks(property.Failures, "%s refuses a command: %v", r.name, err)
 		}
@@ -144,7 +144,7 @@ func (c *clients) poll(r *replica) {
 			}
 		case outcome.MayHaveCommitted(err):
 		case isRefusal(err):
-			r.countLag(err)
+			r.observeRefusal(err)
 			r.ghost.refused[p.command] = true
 		default:
 			c.w.breaks(property.ExactlyOnce, "an outcome of unknown kind: %v", err)
@@ -154,9 +154,14 @@ func (c *clients) poll(r *replica) {
 	r.pending = kept
 }
 
-// countLag counts a refusal of a leader whose machine is too far behind.
-func (r *replica) countLag(err error) {
-	if errors.Is(err, outcome.ErrOverloaded) && r.group != nil && r.group.Metrics().Queues.Behind > 0 {
+// observeRefusal notes that a command was refused for lack of memory, and counts those of a leader whose machine
+// is too far behind.
+func (r *replica) observeRefusal(err error) {
+	if !errors.Is(err, outcome.ErrOverloaded) {
+		return
+	}
+	r.life.sawOverload = true
+	if r.group != nil && r.group.Metrics().Queues.Behind > 0 {
 		r.life.host.w.count(LagRefusals)
 	}
 }

@@ -67,28 +67,29 @@ func (h *machine) ghost(group uint64) *ghost {
 
 // life is one life of a host: the process between its start and its end.
 type life struct {
-	w        *world
-	host     *machine
-	name     string
-	dead     bool
-	impostor bool                  // impostor.go
-	can      statemachine.Versions // upgrades.go
-	rng      *rand.Rand
-	paths    crashfs.Namespace
-	process  *host.Host
-	replicas []*replica // in the order of their groups
-	receiver transport.Receiver
-	book     map[uint64]string // where it dials other hosts; nil: in a run without moves
-	others   map[uint64]string // where it dials them next
-	refused  bool              // its disk has refused entries and is still full
-	sawError bool              // its disk has returned an error
-	sawFull  bool              // its disk may have been full
-	sawRot   bool              // its disk has returned wrong bytes of a snapshot
-	sawShort bool              // its machine has had no descriptor
-	sawMoved bool              // its directory was moved away
-	isMoved  bool              // and is not back
-	failed   bool              // one of its groups has stopped
-	moments                    // phases.go
+	w           *world
+	host        *machine
+	name        string
+	dead        bool
+	impostor    bool                  // impostor.go
+	can         statemachine.Versions // upgrades.go
+	rng         *rand.Rand
+	paths       crashfs.Namespace
+	process     *host.Host
+	replicas    []*replica // in the order of their groups
+	receiver    transport.Receiver
+	book        map[uint64]string // where it dials other hosts; nil: in a run without moves
+	others      map[uint64]string // where it dials them next
+	refused     bool              // its disk has refused entries and is still full
+	sawError    bool              // its disk has returned an error
+	sawFull     bool              // its disk may have been full
+	sawRot      bool              // its disk has returned wrong bytes of a snapshot
+	sawShort    bool              // its machine has had no descriptor
+	sawMoved    bool              // its directory was moved away
+	isMoved     bool              // and is not back
+	sawOverload bool              // it has refused a command for lack of memory
+	failed      bool              // one of its groups has stopped
+	moments                       // phases.go
 }
 
 // newDisk returns an empty disk. That of every second host can write zeros by itself (vfs.WriteZeroes).

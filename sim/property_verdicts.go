@@ -35,7 +35,7 @@ func (w *world) checkVerdict(r *replica) {
 func (w *world) isTrue(r *replica, c diagnosis.Cause) bool {
 	switch c.Code {
 	case diagnosis.CodeOverloaded:
-		return w.config.MemoryBytes < enoughMemory || w.groupConfig.MaxLagBytes > 0
+		return w.config.MemoryBytes < enoughMemory || w.groupConfig.MaxLagBytes > 0 || w.config.MemoryBytes < ampleMemory && r.life.sawOverload
 	case diagnosis.CodeSnapshotStuck:
 		return r.life.sawError || r.life.sawMoved
 	case diagnosis.CodeSettingsDiffer:

@@ -111,6 +111,7 @@ func (c *clients) submitUserTogether(r *replica) {
 
 // refused checks why not all commands were taken.
 func (c *clients) refused(r *replica, taken, of int, err error) {
+	r.observeRefusal(err)
 	switch {
 	case (err == nil) != (taken == of):
 		c.w.breaks(property.ExactlyOnce, "%s takes %d of %d commands and says %v", r.name, taken, of, err)

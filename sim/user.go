@@ -452,6 +452,7 @@ func (c *clients) submitUser(r *replica) {
 	}
 	text, p, err := c.w.user.submit(r, c.submitted)
 	if err != nil {
+		r.observeRefusal(err)
 		if !errors.Is(err, outcome.ErrStopped) && !errors.Is(err, outcome.ErrOverloaded) && !isHalted(err) {
 			c.w.breaks(property.StateMachineSafety, "%s refuses a command: %v", r.name, err)
 		}

@@ -42,7 +42,8 @@ type goal struct {
 const (
 	wellStep     = 5 * time.Millisecond
 	judgedRests  = 4096    // verdicts are judged at each look at first, and once a second after an hour in which all was well
-	enoughMemory = 1 << 20 // for what the clients propose
+	enoughMemory = 1 << 20 // for what the clients propose, nearly always
+	ampleMemory  = 2 << 20 // always: a leader takes entries of up to half of a share before they are committed
 )
 
 // ill notes that something was done to the cluster.
