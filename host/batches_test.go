@@ -200,7 +200,7 @@ func (l *testHost) offer(n int) {
 }
 
 // Other hosts may forward commands without a pause, so a batch of theirs is always under way. A command of
-// this host waits for at most one commit, and for half a round.
+// this host waits for at most one commit, and for half a round, or a whole one while clients come back.
 func TestForwardedCommandsHoldNone(t *testing.T) {
 	l := openHolding(t)
 	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&echoMachine{}, statemachine.CommandOptions{}))

@@ -154,8 +154,8 @@ func (c *clients) poll(r *replica) {
 	r.pending = kept
 }
 
-// observeRefusal notes that a command was refused for lack of memory, and counts those of a leader whose machine
-// is too far behind.
+// observeRefusal notes that a command was refused for lack of memory, and counts those of a leader whose
+// machine is too far behind.
 func (r *replica) observeRefusal(err error) {
 	if !errors.Is(err, outcome.ErrOverloaded) {
 		return

@@ -13,6 +13,8 @@ func TestCohortPromises(t *testing.T) {
 		c, now := Cohort{}, time.Duration(0)
 		flush := time.Duration(random.Int64N(int64(time.Millisecond))) + time.Microsecond
 		asks, limit := time.Duration(0), time.Duration(0) // when it wants to be asked again, and the latest time for that
+		ends := time.Duration(0)                          // of this part of the wait
+		target, had := 0, 0                               // whom it may wait for, and who waited when this part of the wait began
 		for range 500 {
 			now += time.Duration(random.Int64N(int64(2 * flush)))
 			s := State{
@@ -30,7 +32,8 @@ func TestCohortPromises(t *testing.T) {
 				s.Back = random.IntN(s.Answered + 1)
 			}
 			if s.Back > 0 {
-				limit = now + min(maxWait, s.Round/2)
+				ends, limit = now+min(maxWait, s.Round/2), now+min(maxWait, s.Round)
+				target, had = min(s.Waiting+s.Back, maxHeld), s.Waiting
 			}
 			v := c.Next(s)
 			switch {
@@ -48,8 +51,13 @@ func TestCohortPromises(t *testing.T) {
 				t.Fatalf("seed %d: nothing ends its wait: %+v %+v", seed, s, v)
 			case v.Again > limit:
 				t.Fatalf("seed %d: it waits until %v, and may until %v", seed, v.Again, limit)
-			case s.Waiting > 0 && s.Open == 0 && s.Back == 0 && asks > 0 && now >= asks && !v.Begins:
+			case s.Back > 0 && v.Again > now+min(maxWait, s.Round/2):
+				t.Fatalf("seed %d: the first part of its wait is longer than half a round: %+v %+v", seed, s, v)
+			case s.Waiting > 0 && s.Open == 0 && s.Back == 0 && asks > 0 && now >= asks && !v.Begins && (s.Waiting-had < target-s.Waiting || now >= limit):
 				t.Fatalf("seed %d: its wait has ended, and it holds on: %+v", seed, s)
+			}
+			if v.Again > ends {
+				had, ends = s.Waiting, v.Again
 			}
 			asks = v.Again
 		}
@@ -85,6 +93,76 @@ func TestCohortCarriesAll(t *testing.T) {
 			t.Fatalf("trip %d: all clients are back, and the batch does not begin", trip)
 		}
 		now += round
+	}
+}
+
+// Clients that come back late, but at a pace with which all come within a round, share each batch. They come
+// in a row here, each after the same time, as those do who get the results of a batch.
+func TestCohortWaitsWhileClientsComeBack(t *testing.T) {
+	const clients, round = 100, 400 * time.Microsecond
+	for _, each := range []time.Duration{time.Microsecond, 2500 * time.Nanosecond, 3500 * time.Nanosecond} {
+		c, now := Cohort{}, time.Duration(0)
+		for trip := range 20 {
+			now += round
+			s := State{Now: now, Answered: clients, Back: clients, Round: round, Flush: round / 2}
+			for v := c.Next(s); !v.Begins; v = c.Next(s) {
+				s.Answered, s.Back = 0, 0
+				all := now + clients*each
+				if v.Again == 0 || v.Wake > clients {
+					t.Fatalf("trip %d: %+v", trip, v)
+				}
+				s.Now = min(all, v.Again)
+				s.Waiting = int((s.Now - now) / each)
+			}
+			now = s.Now
+			if s.Waiting != clients {
+				t.Fatalf("one in %v: batch %d begins with %d of %d clients", each, trip, s.Waiting, clients)
+			}
+		}
+	}
+}
+
+// A wait ends with the first part that brings fewer clients than are missing.
+func TestCohortGivesUpClientsThatStop(t *testing.T) {
+	const round = 400 * time.Microsecond
+	for _, w := range []struct {
+		at   []int // how many wait at the end of each part
+		took time.Duration
+	}{
+		{[]int{49}, round / 2},
+		{[]int{50, 74}, round/2 + round/4},
+		{[]int{50, 75, 99}, round},
+		{[]int{90, 90}, round/2 + round/4},
+	} {
+		c, began := Cohort{}, time.Second
+		v := c.Next(State{Now: began, Answered: 100, Back: 100, Round: round, Flush: round})
+		for i, waiting := range w.at {
+			if v.Begins || v.Again == 0 {
+				t.Fatalf("%v: part %d: %+v", w.at, i, v)
+			}
+			now := v.Again
+			if v = c.Next(State{Now: now, Waiting: waiting, Round: round, Flush: round}); v.Begins != (i == len(w.at)-1) {
+				t.Errorf("%v: after part %d: %+v", w.at, i, v)
+			}
+			if v.Begins && now-began != w.took {
+				t.Errorf("%v: the wait took %v, want %v", w.at, now-began, w.took)
+			}
+		}
+	}
+}
+
+// Few that are missing do not make a wait one for nothing.
+func TestStraysDoNotPause(t *testing.T) {
+	const round = 400 * time.Microsecond
+	for waiting, misses := range map[int]int{94: 0, 93: 1} {
+		c := Cohort{}
+		v := c.Next(State{Now: time.Second, Answered: 100, Back: 100, Round: round, Flush: round})
+		for now := v.Again; !v.Begins; now = v.Again {
+			v = c.Next(State{Now: now, Waiting: waiting, Round: round, Flush: round})
+		}
+		if c.misses != misses {
+			t.Errorf("%d of 100 came: %d misses, want %d", waiting, c.misses, misses)
+		}
 	}
 }
 

@@ -99,8 +99,10 @@ var outcomeBugs = []bug{
 		`	if q.sink == nil {
 		q.Add(outcome)`, `	if true {
 		q.Add(outcome)`}}},
-	{name: "held_reads_are_not_told", what: "the reads of a round never reach their sink", in: "host", found: "TestSubmitReadToASink", edits: []edit{{"host/internal/reads/queue.go",
-		`	ended.Flush()`, `	_ = ended`}}},
+	{name: "reads_keep_the_budget", what: "reads that have ended keep their memory", in: "host/internal/reads", found: "TestReadersAreToldWithoutTheLock", edits: []edit{{"host/internal/reads/queue.go",
+		`		q.settings.Budget.Give(ended.bytes)`, `		_ = ended.bytes`}}},
+	{name: "held_reads_are_not_told", what: "the reads of a round never reach their sink", in: "host", found: "TestSubmitReadToASink", edits: []edit{{"host/internal/reads/read.go",
+		`		t.Flush()`, `		_ = t`}}},
 	{name: "frame_numbers_reused", what: "a host numbers the frames of forwarded commands from 1 again after a restart", in: "sim", found: "TestExactlyOnce", args: "-duplicates 60", edits: []edit{{"host/host.go",
 		`return h.storage.log.Fence().Generation<<40 + h.network.frames.Add(1)`, `return h.network.frames.Add(1)`}}},
 	{name: "forgotten_is_applied", what: "a number below the lowest that its client waits for is applied", in: "host/session", found: "TestANumberBelowTheLowestIsForgotten", edits: []edit{{"host/session/table.go",

@@ -79,6 +79,10 @@ var turnBugs = []bug{
 		`at: now.Add(after + span), before`, `at: now.Add(after), before`}}},
 	{name: "waits_in_vain_go_on", what: "a leader waits for clients that never come back, round after round", in: "host/batches", found: "TestWaitsForNothingBecomeRare", edits: []edit{{"host/batches/cohort.go",
 		`		c.pause = 1 << c.misses`, `		c.pause = 0`}}},
+	{name: "late_clients_not_awaited", what: "a leader's wait ends while its clients come back, and they fall into two parts", in: "host/batches", found: "TestCohortWaitsWhileClientsComeBack", edits: []edit{{"host/batches/cohort.go",
+		`s.Waiting-c.had < c.target-s.Waiting || s.Now >= c.last`, `true`}}},
+	{name: "late_clients_awaited_long", what: "a leader's wait has another part, and another one, however few come back", in: "host/batches", found: "TestCohortPromises", edits: []edit{{"host/batches/cohort.go",
+		`s.Waiting-c.had < c.target-s.Waiting || s.Now >= c.last`, `s.Now >= c.last`}}},
 	{name: "waits_not_counted", what: "what held commands have waited is not counted, and a host takes the rule that holds for the better one", in: "sim", found: "TestAHostFindsTheBetterRule", edits: []edit{{"host/batches/choice.go",
 		`		c.measure.area += s.Waited
 `, ``}}},

@@ -247,8 +247,8 @@ func (q *Queue) awaitApplied(r *Read) {
 	q.endThrough(q.wiring.Applied())
 }
 
-// unlock releases the lock, and tells the reads that have ended under it. Their readers may begin the next ones
-// at once, and must not queue at a lock that is held until all are told.
+// unlock releases the lock, and tells the reads that have ended under it. Their readers may begin the next
+// ones at once, and must not queue at a lock that is held until all are told.
 func (q *Queue) unlock() {
 	q.countUnconfirmed()
 	ended := q.ended

@@ -110,8 +110,8 @@ func (r *Read) refuse(err error) {
 	e.tell()
 }
 
-// end makes the outcome known, once, and returns what must be called then. No list of the queue has the read any
-// more.
+// end makes the outcome known, once, and returns what must be called then. No list of the queue has the read
+// any more.
 func (r *Read) end() (told completion.Told) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -245,7 +245,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// lockLooker is told of reads, and looks whether it has to be told under the lock of their queue.
+// lockLooker counts reads that have ended, and looks whether the lock of their queue is held meanwhile.
 type lockLooker struct {
 	q      *Queue
 	told   int
@@ -261,21 +261,21 @@ func (l *lockLooker) Told(*completion.Together) {
 	l.q.mu.Unlock()
 }
 
-// Readers that are told may begin the next read at once, on another core. No goroutine holds the lock meanwhile, or
-// they would queue at it, and memory is free for them.
+// Readers that are told may begin the next read at once, on another core. No goroutine holds the lock
+// meanwhile, or they would queue at it, and memory is free for them.
 func TestReadersAreToldWithoutTheLock(t *testing.T) {
 	for what, end := range map[string]func(*script, *Queue, *Round){
-		"a round":         func(s *script, q *Queue, r *Round) { s.applied = 7; r.Confirmed(s.number, 7, 3, 0) },
-		"an index":        func(s *script, q *Queue, r *Round) { r.Confirmed(s.number, 7, 3, 0); s.applied = 7; q.Applied(7) },
-		"a halt":          func(s *script, q *Queue, r *Round) { q.Suspend(errors.New("halted")) },
-		"the end":         func(s *script, q *Queue, r *Round) { q.Close(errors.New("closed")) },
-		"not enough room": func(s *script, q *Queue, r *Round) { q.Close(errors.New("closed")) },
+		"a round":          func(s *script, q *Queue, r *Round) { s.applied = 7; r.Confirmed(s.number, 7, 3, 0) },
+		"an index":         func(s *script, q *Queue, r *Round) { r.Confirmed(s.number, 7, 3, 0); s.applied = 7; q.Applied(7) },
+		"a halt":           func(s *script, q *Queue, r *Round) { q.Suspend(errors.New("halted")) },
+		"the end":          func(s *script, q *Queue, r *Round) { q.Close(errors.New("closed")) },
+		"not enough space": func(s *script, q *Queue, r *Round) { q.Close(errors.New("closed")) },
 	} {
-		room := int64(3 * bytesOf)
-		if what == "not enough room" {
-			room--
+		space := int64(3 * bytesOf)
+		if what == "not enough space" {
+			space--
 		}
-		s, q, r := begin(room)
+		s, q, r := begin(space)
 		l := &lockLooker{q: q}
 		var reads [3]Read
 		for i := range reads {
