@@ -10,10 +10,9 @@ import (
 
 // StartBetween begins a read that is a function, for RunBetween.
 func (q *Queue) StartBetween(r *Read, f func()) {
-	if !r.begin(q) {
+	if !q.begin(r) {
 		return
 	}
-	q.mu.Lock()
 	if err := q.reserve(r); err != nil {
 		q.mu.Unlock()
 		r.refuse(err)

@@ -145,14 +145,14 @@ func (q *Queue) Took() (h outcome.Histogram, timed bool) {
 
 // Start begins a read. With maxAge 0 it is linearizable; with more it is bounded, and may be done at once.
 func (q *Queue) Start(r *Read, maxAge time.Duration) {
-	if !r.begin(q) {
+	began := q.clock()
+	if !q.begin(r) {
 		return
 	}
-	r.time()
+	r.time(began)
 	if r.counter = &q.counts.linearizable; maxAge > 0 {
 		r.counter = &q.counts.bounded
 	}
-	q.mu.Lock()
 	if maxAge > 0 && q.closed == nil {
 		c := q.latest
 		if age := q.wiring.Boottime() - c.at; c.index > 0 && age <= maxAge {
@@ -181,15 +181,33 @@ func (q *Queue) Start(r *Read, maxAge time.Duration) {
 
 // StartApplied begins to wait until an index is applied on this host.
 func (q *Queue) StartApplied(r *Read, index uint64) {
-	if !r.begin(q) {
+	began := q.clock()
+	if !q.begin(r) {
 		return
 	}
-	r.time()
+	r.time(began)
 	r.counter = &q.counts.atLeast
-	q.mu.Lock()
 	defer q.unlock()
 	r.at = outcome.ReadAt{Index: index}
 	q.awaitApplied(r)
+}
+
+// begin takes the lock if this is the first use of a read, and reports whether it is. Who gives up the read
+// needs the lock, too, and finds the read where it waits. Without the lock it would find nothing to end.
+func (q *Queue) begin(r *Read) (first bool) {
+	q.mu.Lock()
+	if first = r.begin(q); !first {
+		q.mu.Unlock()
+	}
+	return first
+}
+
+// clock returns the time by which reads are timed; 0: they are not.
+func (q *Queue) clock() time.Duration {
+	if q.settings.Now == nil {
+		return 0
+	}
+	return q.settings.Now()
 }
 
 // ask makes a turn ask a question, if none is on its way.

@@ -96,12 +96,8 @@ func (r *Read) begin(q *Queue) bool {
 	return true
 }
 
-// time makes the queue count how long the read takes.
-func (r *Read) time() {
-	if now := r.queue.settings.Now; now != nil {
-		r.began, r.timed = now(), true
-	}
-}
+// time makes the queue count how long the read takes, if it times its reads.
+func (r *Read) time(began time.Duration) { r.began, r.timed = began, r.queue.settings.Now != nil }
 
 // refuse tells the outcome of a read that has not begun. The caller has no lock.
 func (r *Read) refuse(err error) {

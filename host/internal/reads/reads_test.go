@@ -245,15 +245,44 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// A Wait whose context has ended may come at any moment of Start. It does not wait for a leader.
+func TestGivenUpWhileItBegins(t *testing.T) {
+	_, q, _ := begin(1 << 20)
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	var r Read
+	ended := make(chan error, 1)
+	q.settings.Now = func() time.Duration {
+		q.settings.Now = nil
+		go func() {
+			_, err := r.Wait(over)
+			ended <- err
+		}()
+		time.Sleep(10 * time.Millisecond) // Start goes on when the Wait has begun
+		return 0
+	}
+	q.Start(&r, 0)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, errEmpty) {
+			t.Error(err)
+		}
+	case <-time.After(time.Second):
+		t.Error("a read is waited for although the context has ended")
+	}
+}
+
 // lockLooker counts reads that have ended, and looks whether the lock of their queue is held meanwhile.
 type lockLooker struct {
 	q      *Queue
 	told   int
 	locked bool
+	budget int64 // the most that was used meanwhile
 }
 
 func (l *lockLooker) Told(*completion.Together) {
 	l.told++
+	l.budget = max(l.budget, l.q.settings.Budget.Used())
 	if !l.q.mu.TryLock() {
 		l.locked = true
 		return
@@ -271,7 +300,7 @@ func TestReadersAreToldWithoutTheLock(t *testing.T) {
 		"the end":          func(s *script, q *Queue, r *Round) { q.Close(errors.New("closed")) },
 		"not enough space": func(s *script, q *Queue, r *Round) { q.Close(errors.New("closed")) },
 	} {
-		space := int64(3 * bytesOf)
+		space := int64(5 * bytesOf) // a group may use as much as is free then
 		if what == "not enough space" {
 			space--
 		}
@@ -285,6 +314,9 @@ func TestReadersAreToldWithoutTheLock(t *testing.T) {
 		r.Step(Turn{Leader: self, Term: 3}, anyOther)
 		if end(s, q, r); l.told != len(reads) || l.locked {
 			t.Errorf("%s: %d of %d reads are told, under the lock: %t", what, l.told, len(reads), l.locked)
+		}
+		if l.budget != 0 && what != "not enough space" { // the read that is refused is told while the others wait
+			t.Errorf("%s: a read is told while %d bytes are not given back", what, l.budget)
 		}
 		if used := q.settings.Budget.Used(); used != 0 || q.bytes != 0 {
 			t.Errorf("%s: reads that have ended still have %d and %d bytes", what, used, q.bytes)
