@@ -67,13 +67,13 @@ func (c *Cohort) Next(s State) Verdict {
 func (c *Cohort) expect(s State) {
 	c.target = 0
 	if n := s.Waiting + s.Back; c.pause == 0 && n > 2 {
-		c.target, c.had, c.part = min(n, maxHeld), s.Waiting, s.Round/4
+		c.target, c.had, c.part = min(n, maxHeld), s.Waiting, max(s.Round/4, 1)
 		c.ends, c.last = s.Now+min(maxWait, s.Round/2), s.Now+min(maxWait, s.Round)
 	}
 }
 
 // extends begins the next part of a wait if the clients are coming back: at this pace the missing ones come
-// within it.
+// in no more time than the part took that ends.
 func (c *Cohort) extends(s State) bool {
 	if s.Waiting-c.had < c.target-s.Waiting || s.Now >= c.last {
 		return false
