@@ -157,6 +157,7 @@ func (c *simCall) check(w *world) (done bool) {
 }
 
 func (c *simCall) checkFailure(w *world) {
+	c.replica.observeRefusal(c.failed)
 	g, named := c.replica.ghost, c.call.Session != nil
 	switch err := c.failed; {
 	case errors.Is(err, outcome.ErrSessionExpired) && !named:
