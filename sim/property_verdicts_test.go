@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/host/outcome"
 )
 
-// A host that has told a caller that it is overloaded may say so, like one that refuses a command at the door.
+// A host that has told a caller that it is overloaded may say so, as after a command that it has not taken.
 func TestACallThatFailsIsARefusal(t *testing.T) {
 	w := &world{}
 	w.config.MemoryBytes = enoughMemory

@@ -258,7 +258,11 @@ func TestGivenUpWhileItBegins(t *testing.T) {
 			_, err := r.Wait(over)
 			ended <- err
 		}()
-		time.Sleep(10 * time.Millisecond) // Start goes on when the Wait has begun
+		select { // Start goes on when the Wait has ended, or has begun to wait
+		case err := <-ended:
+			ended <- err
+		case <-time.After(10 * time.Millisecond):
+		}
 		return 0
 	}
 	q.Start(&r, 0)
@@ -316,7 +320,7 @@ func TestReadersAreToldWithoutTheLock(t *testing.T) {
 			t.Errorf("%s: %d of %d reads are told, under the lock: %t", what, l.told, len(reads), l.locked)
 		}
 		if l.budget != 0 && what != "not enough space" { // the read that is refused is told while the others wait
-			t.Errorf("%s: a read is told while %d bytes are not given back", what, l.budget)
+			t.Errorf("%s: a read is told while %d bytes are not returned", what, l.budget)
 		}
 		if used := q.settings.Budget.Used(); used != 0 || q.bytes != 0 {
 			t.Errorf("%s: reads that have ended still have %d and %d bytes", what, used, q.bytes)

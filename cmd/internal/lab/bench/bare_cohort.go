@@ -11,7 +11,9 @@ import (
 // writes for one half of them while the other half is answered, and pays for each round twice. This leader
 // begins no batch while one is under way. Then it waits a moment for the clients that it has just answered.
 //
-// Without this row a library that follows the rule could be faster than what is called the limit.
+// Without this row a library that follows the rule could be faster than what is called the limit. The wait
+// of the library may last a whole round while clients come back. Those of bare need no result, and are back
+// sooner.
 const BareCohortName = "bare+cohort"
 
 const (
