@@ -72,8 +72,8 @@ func (c *Cohort) expect(s State) {
 	}
 }
 
-// extends begins the next part of a wait if the clients are coming back: at this pace the missing ones come
-// in no more time than the part took that ends.
+// extends begins the next part of a wait if at least as many clients came in the last one as are missing. A
+// wait ends at last.
 func (c *Cohort) extends(s State) bool {
 	if s.Waiting-c.had < c.target-s.Waiting || s.Now >= c.last {
 		return false

@@ -28,7 +28,7 @@ var simSeeds = flag.Uint64("sim.seeds", 8, "run the machine in the simulator wit
 func TestSimulated(t *testing.T) {
 	operations := 0
 	for seed := uint64(1); seed <= *simSeeds; seed++ {
-		_, history, err := sim.RunMachine(sim.Options{Seed: seed}, sim.Workload[[]byte, command.Result]{
+		report, history, err := sim.RunMachine(sim.Options{Seed: seed}, sim.Workload[[]byte, command.Result]{
 			Machine: func(uint64) millrace.Machine[[]byte, command.Result] {
 				m := must(build(vfs.NewMem(), Options{Engine: "memory", HeadCacheBytes: forgetful}))
 				return millrace.InMemory[[]byte, command.Result](whole{volatile{m}}, millrace.Bytes()).Digest(m.digest).Versions(withoutMembers, HighestVersion)
@@ -39,7 +39,9 @@ func TestSimulated(t *testing.T) {
 		if err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
-		operations += len(history)
+		if operations += len(history); len(history) == 0 {
+			t.Errorf("seed %d: no operation: %+v", seed, report)
+		}
 	}
 	judgeOperations(t, operations)
 }
@@ -147,11 +149,13 @@ func TestSimulatedOnDisk(t *testing.T) {
 			Command: drawCommand,
 			Check:   growing(t),
 		}
-		_, history, err := sim.RunMachine(sim.Options{Seed: seed}, load)
+		report, history, err := sim.RunMachine(sim.Options{Seed: seed}, load)
 		if err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
-		operations += len(history)
+		if operations += len(history); len(history) == 0 {
+			t.Errorf("seed %d: no operation: %+v", seed, report)
+		}
 	}
 	judgeOperations(t, operations)
 	t.Logf("%d operations, %d starts, %d of them with commands on the disk, %d with files of values and %d before the end of a sweep; %d restores", operations, starts, kept, separated, sweeping, restored)
